@@ -11,6 +11,7 @@
 //! * [`routes`]: routes to pods, planned for a cloud's route table.
 //! * [`cluster`]: the context that the core passes to the provider.
 //! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
+//! * [`renewed`]: tokens that are renewed before they end.
 //! * [`refused`]: calls that are refused because of some of their objects.
 //! * [`lock`]: a mutex without poisoning.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
@@ -38,6 +39,7 @@ pub mod known;
 mod lock;
 pub mod near_miss;
 pub mod refused;
+pub mod renewed;
 pub mod routes;
 pub mod snapshot;
 
@@ -50,5 +52,6 @@ pub use glob::Glob;
 pub use known::Known;
 pub use lock::lock;
 pub use refused::split_refused;
+pub use renewed::{Life, Renewed};
 pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};

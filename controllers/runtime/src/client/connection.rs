@@ -39,6 +39,10 @@ const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 pub(super) type Pool = legacy::Client<Dial, Body>;
 /// A pool for the address, TLS and client certificate of a configuration. Makes no connection yet.
 pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool, ConnectError> {
+    pool_with(config, proxy, &Health::from(|name| std::env::var(name).ok()))
+}
+
+fn pool_with(config: &kube::Config, proxy: Option<&Proxy>, health: &Health) -> Result<Pool, ConnectError> {
     let name = config.tls_server_name.as_deref();
     if let Some(name) = name.filter(|name| ServerName::try_from(*name).is_err()) {
         let text = format!("tls-server-name {name:?} is neither a DNS name nor an IP address");
@@ -58,7 +62,6 @@ pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool,
             tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(late().into()))
         }
     });
-    let health = Health::from(|name| std::env::var(name).ok());
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -174,7 +177,48 @@ fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Res
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloudsim::core::silence::Silence;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    use tokio::time::{Instant, sleep, timeout};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_fell_silent_is_replaced_also_if_it_was_idle() {
+        let (short, long) = (Duration::from_millis(300), Duration::from_secs(20));
+        let health = Health { read_idle: Some(short), ping_timeout: short };
+        for is_idle in [false, true] {
+            let server = Silence::start("h2", "{}").await.unwrap();
+            let authority = CertificateDer::from_pem_slice(server.certificate().as_bytes()).unwrap();
+            let mut config = kube::Config::new(server.url().parse().unwrap());
+            config.root_cert = Some(vec![authority.to_vec()]);
+            let pool = pool_with(&config, None, &health).unwrap();
+            let ask = async |path: &str| {
+                let request = http::Request::get(format!("{}{path}", server.url())).body(Body::empty()).unwrap();
+                timeout(long, pool.request(request)).await
+            };
+            ask("/").await.unwrap().unwrap();
+            let began = Instant::now();
+            if is_idle {
+                server.fall();
+                sleep(short * 5).await;
+            } else {
+                // A watch without events, which is left alone while the server answers pings.
+                let fall = async {
+                    sleep(short * 5).await;
+                    server.fall();
+                    Instant::now()
+                };
+                let watch = async { (ask("/never").await, Instant::now()) };
+                let ((watch, ended), fell) = tokio::join!(watch, fall);
+                assert!(watch.unwrap().is_err() && ended > fell);
+            }
+            ask("/").await.unwrap().unwrap();
+            assert!(began.elapsed() < long, "{:?}", began.elapsed());
+            assert_eq!(server.connections(), 2);
+        }
+    }
 
     #[test]
     fn the_environment_decides_how_soon_a_dead_connection_is_found_as_with_client_go() {

@@ -1,5 +1,6 @@
 //! Credentials: the SDK's chain, or a role assumed with it; and the reason if there are none.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -7,15 +8,25 @@ use aws_config::imds;
 use aws_config::imds::client::error::ImdsError;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
-use aws_credential_types::provider::{ProvideCredentials, future};
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
 use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
 use ccm_kit::http::causes;
+use ccm_kit::{Life, Renewed};
+use futures::FutureExt as _;
 use http::HeaderValue;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::start::config::Role;
 
 /// Session duration of an assumed role; the default of the SDKs.
 const SESSION: Duration = Duration::from_secs(15 * 60);
+
+/// Credentials are renewed this long before their end, or after half of a shorter lifetime. The metadata service has new
+/// ones five minutes before.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+
+/// Credentials without an end are read again after this time: a file may have others.
+const READ_AGAIN: SignedDuration = SignedDuration::from_mins(15);
 
 /// Variables that name a source of credentials, for the message that none was found.
 const SOURCES: [&str; 6] = [
@@ -26,6 +37,50 @@ const SOURCES: [&str; 6] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 ];
+
+/// The credentials of a provider, renewed in the background. With the cache of the SDK, the requests of the last minute
+/// wait for the provider, and fail if it does.
+pub(super) fn renewed(provider: impl ProvideCredentials + 'static) -> SharedCredentialsProvider {
+    let provider = Arc::new(provider);
+    let read = move || {
+        let provider = provider.clone();
+        async move {
+            let credentials = provider.provide_credentials().await.map_err(|error| causes(&error, None))?;
+            Ok(Issued { life: life(credentials.expiry()), credentials })
+        }
+        .boxed()
+    };
+    let late = |how: ccm_kit::Interrupted| format!("credentials: {how}");
+    SharedCredentialsProvider::new(InBackground(Renewed::new(read, late, |issued: &Issued| issued.life)))
+}
+
+#[derive(Debug)]
+struct InBackground(Renewed<Issued, String>);
+
+struct Issued {
+    credentials: Credentials,
+    life: Option<Life>,
+}
+
+fn life(expiry: Option<SystemTime>) -> Option<Life> {
+    let now = Timestamp::now();
+    let Some(expiry) = expiry else { return Some(Life { renew: now + READ_AGAIN, end: Timestamp::MAX }) };
+    let end = Timestamp::try_from(expiry).ok()?;
+    // Those that appear expired are not used.
+    Life::new(now, end, RENEW_BEFORE).or(Some(Life { renew: end, end }))
+}
+
+impl ProvideCredentials for InBackground {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async {
+            let issued = self.0.get().await.map_err(CredentialsError::provider_error)?;
+            Ok(issued.value.credentials.clone())
+        })
+    }
+}
 
 /// The SDK's chain (environment, profile, web identity, container, metadata service) with a reason for its failure. The
 /// SDK itself only reports that no provider had credentials, and logs the reason at debug level.
@@ -51,10 +106,6 @@ impl ProvideCredentials for Explained {
                 found => found,
             }
         })
-    }
-
-    fn fallback_on_interrupt(&self) -> Option<Credentials> {
-        self.chain.fallback_on_interrupt()
     }
 }
 

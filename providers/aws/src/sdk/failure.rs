@@ -41,14 +41,14 @@ fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
     }
     match error {
         SdkError::ConstructionFailure(_) => Cause::Malformed,
-        SdkError::DispatchFailure(_) if sources().any(refused) => Cause::NotSent,
+        SdkError::DispatchFailure(_) if sources().any(is_unconnected) => Cause::NotSent,
         _ => Cause::NoAnswer,
     }
 }
 
-/// The peer refused the connection: nothing was sent.
-fn refused(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+/// Without a connection nothing was sent.
+fn is_unconnected(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect)
 }
 
 /// Errors of the query protocols contain the request ID in their text too.

@@ -45,10 +45,10 @@ impl Session {
     /// Sends a request; after 401 once more, with a new token.
     pub(crate) async fn send(&self, message: &Message) -> Result<Answer, Failure> {
         let token = self.tokens.get().await?;
-        match self.exchange(message, token.header()).await {
+        match self.exchange(message, token.value.header()).await {
             Err(failure) if failure.status == Some(401) => {
                 let token = self.tokens.after(&token).await?;
-                self.exchange(message, token.header()).await
+                self.exchange(message, token.value.header()).await
             }
             answer => answer,
         }

@@ -171,7 +171,7 @@ mod tests {
             refusal,
         };
         let http = ccm_kit::http::Client::new(&settings).unwrap();
-        let tokens = Tokens::new(Arc::new(Fixed(cloud.token())), std::time::Duration::ZERO);
+        let tokens = Tokens::new(Arc::new(Fixed(cloud.token())));
         let links = Links {
             base: cloud.url(),
             network_base: cloud.url(),

@@ -14,7 +14,7 @@ use ccm_provider::{ErrorClass, ProviderError};
 
 use self::config::{Config, DEFAULT_CREDENTIALS};
 use crate::client::Client;
-use crate::client::credentials::{self, Tokens, alternate, file, metadata::Instance};
+use crate::client::credentials::{Tokens, alternate, file, metadata::Instance};
 use crate::client::metadata::Metadata;
 use crate::client::metrics::Metrics;
 use crate::client::resource::{Links, is_number, last_part, region_of};
@@ -122,18 +122,18 @@ pub(crate) fn tokens(
     metadata: &Metadata,
     metrics: &Metrics,
 ) -> Result<(Tokens, String), ProviderError> {
-    let instance = || Tokens::new(Arc::new(Instance(metadata.clone())), credentials::RENEW_BEFORE);
+    let instance = || Tokens::new(Arc::new(Instance(metadata.clone())));
     let (tokens, universe) = match &*config.token_url {
         "" => (instance(), None),
         DEFAULT_CREDENTIALS => {
             let source = file::source(environment, http, metadata.clone());
             let source = source.map_err(|why| invalid(format!("token-url = nil: {why}")))?;
-            (Tokens::new(source, credentials::RENEW_BEFORE), file::universe(environment))
+            (Tokens::new(source), file::universe(environment))
         }
         url => {
             let body = config.token_body.0.clone();
             let source = alternate::Alternate::new(url.to_owned(), body, http, instance(), metrics.clone());
-            (Tokens::new(Arc::new(source), alternate::RENEW_BEFORE), None)
+            (Tokens::new(Arc::new(source)), None)
         }
     };
     Ok((tokens, universe.unwrap_or_else(|| UNIVERSE.to_owned())))

@@ -1,61 +1,43 @@
 //! HTTP for clouds with a JSON API: one request, and its answer or a [`Failure`] that a [`Caller`](crate::call::Caller)
 //! classifies.
 //!
-//! Proxies come from the environment, trusted certificates from the host or a file. Plain HTTP also uses a proxy
-//! tunnel. Redirects are not followed and nothing is retried here. URLs, headers and bodies contain tokens: only the
-//! method, host and path of a request are logged, and errors contain nothing of it.
+//! Proxies come from the environment, trusted certificates from the host or a file. Redirects are not followed and
+//! nothing is retried here. URLs, headers and bodies contain tokens: only the method, host and path of a request are
+//! logged, and errors contain nothing of it.
 
 mod answer;
+mod connections;
 mod environment;
+mod proxy;
 mod query;
-#[cfg(test)]
-mod silence;
 #[cfg(test)]
 mod tests;
 mod tls;
 
+use std::error::Error;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::{Client as Pool, Error};
-use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::ClientConfig;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 pub use self::answer::{causes, is_web_page, null, requested_delay, retry_after, web_page};
-pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
+pub use self::connections::{Health, connections};
+pub use self::environment::{Environment, bundle, variable};
 pub use self::query::{Query, escaped};
 pub use self::tls::{PEM_TEXT, Tls};
 use crate::call::{Cause, Failure};
 
-const CONNECT: Duration = Duration::from_secs(5);
 /// The timeout of a request with its whole answer, unless the cloud's configuration sets another.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Idle connections are closed here before the server closes them: a request on a connection that was just closed
-/// fails.
-const IDLE: Duration = Duration::from_secs(30);
-/// An HTTP/2 connection on which nothing arrives for this long gets a ping. The server or a proxy may have forgotten the
-/// connection without closing it.
-const READ_IDLE: Duration = Duration::from_secs(30);
-/// The connection is closed if the ping is not answered within this time.
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum size of an answer, which is one page of a list.
 const LARGEST: usize = 64 << 20;
 /// The maximum size of an error answer.
 const LARGEST_REFUSAL: usize = 64 << 10;
-
-type Direct = HttpsConnector<HttpConnector>;
-type Tunneled = HttpsConnector<Tunnel<Direct>>;
 
 /// The connection settings of a cloud, and the format of its errors.
 #[allow(missing_debug_implementations)] // The environment may hold passwords.
@@ -79,11 +61,7 @@ pub struct Settings<'a> {
 /// A pool of connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
-    direct: Pool<Direct, Full<Bytes>>,
-    http: Option<Pool<Tunneled, Full<Bytes>>>,
-    https: Option<Pool<Tunneled, Full<Bytes>>>,
-    /// Matches the requests that `NO_PROXY` does not exclude.
-    proxied: Arc<Matcher>,
+    connections: reqwest::Client,
     cloud: &'static str,
     timeout: Duration,
     user_agent: HeaderValue,
@@ -115,14 +93,13 @@ impl Client {
     ///
     /// A proxy or the certificate file is invalid; the text names the setting and never quotes a password.
     pub fn new(settings: &Settings<'_>) -> Result<Self, String> {
+        Self::with_health(settings, Health::default())
+    }
+
+    fn with_health(settings: &Settings<'_>, health: Health) -> Result<Self, String> {
         let Settings { cloud, environment, tls, timeout, user_agent, request_ids, refusal } = *settings;
-        let tls = tls.client_config()?;
-        let except = variable(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
         Ok(Self {
-            direct: pool(secured(&tls, tcp())),
-            http: tunneled(environment, "HTTP_PROXY", &tls)?,
-            https: tunneled(environment, "HTTPS_PROXY", &tls)?,
-            proxied: Arc::new(Matcher::builder().all("http://proxy").no(except).build()),
+            connections: connections(environment, tls, health)?,
             cloud,
             timeout,
             user_agent: HeaderValue::from_str(user_agent)
@@ -155,17 +132,12 @@ impl Client {
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, Failure> {
-        let request = request.map(Full::new);
-        let proxy = match route(request.uri()) {
-            Route::Direct => None,
-            Route::Http => self.http.as_ref(),
-            Route::Https => self.https.as_ref(),
-        };
-        let sent = match proxy.filter(|_| self.proxied.intercept(request.uri()).is_some()) {
-            Some(proxy) => proxy.request(request),
-            None => self.direct.request(request),
-        };
-        let (head, body) = sent.await.map_err(|error| not_answered(&error))?.into_parts();
+        let request = reqwest::Request::try_from(request).map_err(|error| not_answered(error, Cause::Malformed))?;
+        let answer = self.connections.execute(request).await.map_err(|error| match error.is_connect() {
+            true => not_answered(error, Cause::NotSent),
+            false => not_answered(error, Cause::NoAnswer),
+        })?;
+        let (head, body) = http::Response::from(answer).into_parts();
         let (status, headers) = (head.status, head.headers);
         let largest = if status.is_success() { LARGEST } else { LARGEST_REFUSAL };
         let body = match Limited::new(body, largest).collect().await {
@@ -180,6 +152,10 @@ impl Client {
         };
         // A list of API versions has status 300.
         let succeeded = status.is_success() || status == StatusCode::MULTIPLE_CHOICES;
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            let message = "the proxy wants a user and a password: want HTTP_PROXY = http://user:password@host:port";
+            return Err(Failure { cause: Cause::NotSent, ..self.unusable(status, &headers, message.to_owned()) });
+        }
         match (is_web_page(&body), succeeded) {
             (true, _) => Err(self.unusable(status, &headers, web_page(self.cloud, Some(status.as_u16())))),
             (false, true) => Ok(Answer { status: status.as_u16(), headers, body }),
@@ -226,65 +202,9 @@ fn unanswered(message: String) -> Failure {
     Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
 }
 
-/// A request without a connection was not sent.
-fn not_answered(error: &Error) -> Failure {
-    let cause = if error.is_connect() { Cause::NotSent } else { Cause::NoAnswer };
-    Failure { cause, ..unanswered(causes(error, None)) }
-}
-
-fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT));
-    // HTTP/1.1 has no pings: the kernel finds a dead peer within the same time.
-    tcp.set_keepalive(Some(READ_IDLE));
-    tcp.set_keepalive_interval(Some(PING_TIMEOUT / 3));
-    tcp.set_keepalive_retries(Some(3));
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(READ_IDLE));
-    tcp
-}
-
-fn secured<C>(tls: &ClientConfig, connector: C) -> HttpsConnector<C> {
-    let builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
-    builder.enable_all_versions().wrap_connector(connector)
-}
-
-/// Connections through the proxy of this environment variable.
-fn tunneled(
-    environment: Environment<'_>,
-    name: &str,
-    tls: &ClientConfig,
-) -> Result<Option<Pool<Tunneled, Full<Bytes>>>, String> {
-    let Some((name, value)) = variable(environment, name) else { return Ok(None) };
-    let refused = || format!("environment variable {name}: not the URL of a proxy; want http://host:port");
-    let proxy = Matcher::builder().all(proxy_url(value)).build();
-    let proxy = proxy.intercept(&Uri::from_static("http://cloud.example/")).ok_or_else(refused)?;
-    if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) || proxy.uri().host().is_none_or(str::is_empty) {
-        return Err(refused());
-    }
-    // Not HTTP/2: the tunnel is an HTTP/1.1 request.
-    let to_proxy = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
-    let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy.wrap_connector(tcp()));
-    let tunnel = match proxy.basic_auth() {
-        Some(password) => tunnel.with_auth(password.clone()),
-        None => tunnel,
-    };
-    Ok(Some(pool(secured(tls, tunnel))))
-}
-
-fn pool<C>(connector: C) -> Pool<C, Full<Bytes>>
-where
-    C: hyper_util::client::legacy::connect::Connect + Clone,
-{
-    let mut builder = Pool::builder(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .http2_keep_alive_interval(READ_IDLE)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .http2_keep_alive_while_idle(true);
-    builder.build(connector)
+/// The failure of a request. Its error has the URL, and reqwest's words for it; the causes are below.
+fn not_answered(error: reqwest::Error, cause: Cause) -> Failure {
+    let error = error.without_url();
+    let message = error.source().map_or_else(|| error.to_string(), |below| causes(below, None));
+    Failure { cause, ..unanswered(message) }
 }

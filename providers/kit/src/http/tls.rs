@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use hyper_rustls::ConfigBuilderExt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{WantsClientCert, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use rustls_platform_verifier::BuilderVerifierExt;
 
 use super::environment::{bundle, roots};
 
@@ -54,11 +56,17 @@ impl Tls<'_> {
                 let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
                 verifying(Some(Trusted::new(roots, pem.as_bytes(), &provider)?))?
             }
-            (_, None, None) => builder()?.with_native_roots().or_else(|error| {
+            (_, None, None) => builder()?.with_platform_verifier().or_else(|error| {
                 tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
                 Ok::<_, String>(builder()?.with_root_certificates(RootCertStore::empty()))
             })?,
         };
+        let mut config = self.authenticated(builder)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    fn authenticated(self, builder: ConfigBuilder<ClientConfig, WantsClientCert>) -> Result<ClientConfig, String> {
         let Some((certificate, key)) = self.identity else { return Ok(builder.with_no_client_auth()) };
         let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let chain = chain.map_err(|error| format!("{certificate:?}: {error}"))?;

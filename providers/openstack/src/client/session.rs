@@ -7,28 +7,25 @@
 //! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::{Answer, Client};
-use ccm_kit::{Cached, Interrupted, Stamped, lock};
+use ccm_kit::{Interrupted, Life, Renewed, Stamped};
 use ccm_provider::ProviderError;
 use futures::FutureExt as _;
 use http::{HeaderMap, Request, StatusCode, header};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
 use crate::start::login::{Login, choose_version};
 
 /// A token is renewed this long before it expires, or after half of a shorter lifetime.
-const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(300);
-/// The time between attempts to renew a valid token.
-const RENEW_AGAIN: Duration = Duration::from_secs(30);
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
 /// The microversion from which Nova embeds the name of a server's flavor.
 const NOVA_MICROVERSION: &str = "2.47";
 const TOKEN_HEADER: &str = "x-auth-token";
@@ -49,9 +46,7 @@ pub(crate) struct Endpoints {
 pub(crate) struct Session {
     http: Client,
     endpoints: Endpoints,
-    token: Cached<Token, Failure>,
-    /// The time of the last attempt to renew a valid token.
-    renewed: Mutex<Option<Instant>>,
+    token: Renewed<Token, Failure>,
     /// Whether Nova refused the microversion.
     is_nova_old: std::sync::atomic::AtomicBool,
 }
@@ -78,13 +73,6 @@ pub(crate) struct Token {
     pub(crate) project: String,
     /// The names of the roles in the scope.
     pub(crate) roles: Vec<String>,
-}
-
-/// The lifetime of a token, by the clock of this host.
-#[derive(Debug, Clone, Copy)]
-struct Life {
-    renew: Timestamp,
-    end: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -151,20 +139,17 @@ impl Session {
             cause: Cause::NoAnswer,
             ..Failure::default()
         };
-        Self::over(http, endpoints, Cached::new(login, late))
-    }
-
-    fn over(http: Client, endpoints: Endpoints, token: Cached<Token, Failure>) -> Self {
-        Self { http, endpoints, token, renewed: Mutex::default(), is_nova_old: false.into() }
+        let token = Renewed::new(login, late, |token: &Token| token.life);
+        Self { http, endpoints, token, is_nova_old: false.into() }
     }
 
     /// Sends a request with a token; again with a new one after 401.
     pub(crate) async fn send(&self, operation: Operation, message: &Message) -> Result<Answer, Failure> {
         let is_nova = operation.of() == Service::Compute;
-        let Stamped { began, value: token } = self.valid().await?;
+        let Stamped { began, value: token } = self.token.get().await?;
         match self.exchange(operation, message, &token).await {
             Err(failure) if failure.status == Some(401) => {
-                let token = self.logged_in(Some(began)).await?.value;
+                let token = self.token.after(began).await?.value;
                 self.exchange(operation, message, &token).await
             }
             Err(failure) if failure.status == Some(406) && is_nova && !self.is_nova_old() => {
@@ -186,38 +171,11 @@ impl Session {
 
     /// A valid token.
     pub(crate) async fn token(&self) -> Result<Arc<Token>, Failure> {
-        Ok(self.valid().await?.value)
-    }
-
-    async fn valid(&self) -> Result<Stamped<Token>, Failure> {
-        match self.token.last() {
-            Some(last) if !last.value.is_over() => {
-                if last.value.is_old() {
-                    self.renew(last.began);
-                }
-                Ok(last)
-            }
-            last => self.logged_in(last.map(|last| last.began)).await,
-        }
-    }
-
-    /// Begins to renew a token that is still valid. Nobody waits for it: Keystone may hang.
-    fn renew(&self, old: Instant) {
-        let mut renewed = lock(&self.renewed);
-        if renewed.is_none_or(|at| at.elapsed() >= RENEW_AGAIN) {
-            *renewed = Some(Instant::now());
-            drop(self.logged_in(Some(old)).now_or_never());
-        }
+        Ok(self.token.get().await?.value)
     }
 
     fn is_nova_old(&self) -> bool {
         self.is_nova_old.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// A token of a login that began after that of the old one: one login for all waiting requests.
-    async fn logged_in(&self, old: Option<Instant>) -> Result<Stamped<Token>, Failure> {
-        let after = old.map(|began| began + Duration::from_nanos(1));
-        self.token.get(Duration::MAX, after).await
     }
 
     async fn exchange(&self, operation: Operation, message: &Message, token: &Token) -> Result<Answer, Failure> {
@@ -274,7 +232,7 @@ impl Keystone {
         tracing::debug!(expires = ?token.expires_at, "logged in at Keystone");
         let project = token.project.map(|project| project.id).unwrap_or_default();
         let roles = token.roles.into_iter().map(|role| role.name).collect();
-        let life = token.expires_at.and_then(|end| Life::from(Timestamp::now(), end));
+        let life = token.expires_at.and_then(|end| Life::new(Timestamp::now(), end, RENEW_BEFORE));
         Ok(Token { secret: sensitive(secret), life, catalog: token.catalog, project, roles })
     }
 
@@ -287,25 +245,6 @@ impl Keystone {
         };
         let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error))?;
         choose_version(&answer.json::<Value>()?, url).map_err(no_login)
-    }
-}
-
-impl Life {
-    /// `None` if the clock of this host is so far ahead that the token appears expired: a 401 then shows its end.
-    fn from(now: Timestamp, end: Timestamp) -> Option<Self> {
-        let left = end.duration_since(now);
-        let renew = end.checked_sub(RENEW_BEFORE.min(left / 2)).ok()?;
-        (end > now).then_some(Self { renew, end })
-    }
-}
-
-impl Token {
-    fn is_old(&self) -> bool {
-        self.life.is_some_and(|life| life.renew <= Timestamp::now())
-    }
-
-    fn is_over(&self) -> bool {
-        self.life.is_some_and(|life| life.end <= Timestamp::now())
     }
 }
 
@@ -497,53 +436,6 @@ mod tests {
         assert!(problem.ends_with("(it has: public in region A)"), "{problem}");
         assert_eq!(unversioned("http://lb/lb/v2.0/"), "http://lb/lb/");
         assert_eq!(versioned(Service::Network, "https://v2.example.com"), "https://v2.example.com/v2.0/");
-    }
-
-    #[test]
-    fn a_token_is_renewed_before_its_end_and_not_at_each_request() {
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let renew = |now, end| Life::from(at(now), at(end)).map(|life| life.renew);
-        assert_eq!(renew(1_000, 4_600), Some(at(4_300)));
-        assert_eq!(renew(1_000, 1_060), Some(at(1_030)), "Keystone's tokens may be short");
-        assert_eq!((renew(1_000, 1_000), renew(1_000, 400)), (None, None), "the clock is ahead");
-    }
-
-    #[tokio::test]
-    async fn a_valid_token_serves_while_its_renewal_fails_slowly_and_the_failure_of_a_login_is_shared() {
-        let world = crate::world::World::with(0).await;
-        let http = world.client.session().http.clone();
-        tokio::time::pause();
-        for (left, waits) in [(240, 0), (-1, 5)] {
-            let logins = Arc::new(std::sync::atomic::AtomicU32::new(0));
-            let counted = logins.clone();
-            let login = move || {
-                let is_first = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-                let slow = async move {
-                    let at = |seconds| Timestamp::now() + SignedDuration::from_secs(seconds);
-                    let life = Some(Life { renew: at(-60), end: at(left) });
-                    let (project, secret) = (String::new(), header::HeaderValue::from_static("t"));
-                    let token = Token { secret, life, catalog: Vec::new(), project, roles: Vec::new() };
-                    if is_first {
-                        return Ok(token);
-                    }
-                    tokio::time::sleep(Duration::from_secs(5)).await;
-                    Err(no_login("Keystone is down"))
-                };
-                slow.boxed()
-            };
-            let cached = Cached::new(login, |how| no_login(how.to_string()));
-            let session = Session::over(http.clone(), Endpoints::default(), cached);
-            session.token().await.unwrap();
-            for (later, expected) in [(10, 2), (10, if waits == 0 { 2 } else { 3 })] {
-                tokio::time::advance(Duration::from_secs(later)).await;
-                let began = Instant::now();
-                let answers = futures::future::join_all((0..20).map(|_| session.token())).await;
-                assert!(answers.iter().all(|answer| answer.is_ok() == (waits == 0)), "{left}");
-                assert_eq!(began.elapsed().as_secs(), waits);
-                tokio::time::advance(Duration::from_secs(5)).await;
-                assert_eq!(logins.load(std::sync::atomic::Ordering::SeqCst), expected);
-            }
-        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod running;
 pub mod schema;
 pub mod server;
 pub mod shape;
+pub mod silence;
 pub mod throttle;
 
 /// Serde format of a [`std::time::Duration`] as whole milliseconds, so that options can be written by hand.

@@ -13,7 +13,6 @@ use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig, imds};
-use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_runtime_api::client::interceptors::Intercept;
@@ -24,7 +23,7 @@ use ccm_kit::call::Caller;
 use ccm_provider::ProviderError;
 use http::HeaderValue;
 
-use super::credentials::{AssumedRole, Explained, metadata_failure};
+use super::credentials::{AssumedRole, Explained, metadata_failure, renewed};
 use super::endpoint::Overridden;
 use super::intercept::Answers;
 use super::{Clients, SdkApi};
@@ -45,12 +44,7 @@ fn behavior() -> BehaviorVersion {
 
 /// Limit of one attempt. After a slower answer the SDK would compute a wrong clock skew, and AWS would refuse every
 /// later signature (upstream: PR #1374).
-const ATTEMPT: Duration = Duration::from_secs(30);
-const CONNECT: Duration = Duration::from_secs(3);
-/// Limit of all attempts to get credentials, across the sources of the chain.
-const CREDENTIALS: Duration = Duration::from_secs(30);
-/// Credentials are renewed when their remaining lifetime is shorter than this.
-const RENEWAL: Duration = Duration::from_secs(60);
+pub(super) const ATTEMPT: Duration = Duration::from_secs(30);
 
 /// The SDK's configuration before region and role are known.
 #[derive(Debug)]
@@ -86,12 +80,13 @@ impl Sdk {
 
     /// The configuration without credentials.
     async fn base(&self, region: &str) -> SdkConfig {
-        let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build();
+        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
         aws_config::defaults(behavior())
             .region(Region::new(region.to_owned()))
             .http_client(self.http.clone())
             .timeout_config(timeouts)
-            .identity_cache(identity_cache())
+            // The credentials have their own.
+            .identity_cache(IdentityCache::no_cache())
             .no_credentials()
             .load()
             .await
@@ -108,12 +103,8 @@ impl Sdk {
         let mut chain = DefaultCredentialsChain::builder().configure(provider).imds_client(metadata.clone());
         chain.set_region(base.region().cloned());
         let explained = Explained { chain: chain.build().await, metadata, is_metadata_off: self.is_metadata_off };
-        base.into_builder().credentials_provider(SharedCredentialsProvider::new(explained)).build()
+        base.into_builder().credentials_provider(renewed(explained)).build()
     }
-}
-
-fn identity_cache() -> aws_smithy_runtime_api::client::identity::SharedIdentityCache {
-    IdentityCache::lazy().load_timeout(CREDENTIALS).buffer_time(RENEWAL).build()
 }
 
 #[async_trait]
@@ -130,11 +121,7 @@ impl Connector for Sdk {
             tracing::info!(role = role.arn, "Using AWS assumed role");
             let answers = Answers(self.metrics.clone());
             let assumed = assumed_role(config, role, &shared, region, answers)?;
-            shared = shared
-                .into_builder()
-                .credentials_provider(SharedCredentialsProvider::new(assumed))
-                .identity_cache(identity_cache())
-                .build();
+            shared = shared.into_builder().credentials_provider(renewed(assumed)).build();
         }
         Ok(Arc::new(SdkApi::new(&clients(config, &shared, region), self.caller, &self.metrics)))
     }

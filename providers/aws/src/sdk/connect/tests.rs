@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
 use ccm_cloudsim::core::server::Request;
 use ccm_provider::metric::Registry;
 
@@ -86,11 +87,7 @@ async fn the_role_is_assumed_with_both_headers_signed() {
     let shared = shared().await;
     let answers = Answers(caller(&Registry::new()).1);
     let role = assumed_role(&config, config.role().unwrap().unwrap(), &shared, "us-west-2", answers).unwrap();
-    let shared = shared
-        .into_builder()
-        .credentials_provider(SharedCredentialsProvider::new(role))
-        .identity_cache(identity_cache())
-        .build();
+    let shared = shared.into_builder().credentials_provider(renewed(role)).build();
     let clients = clients(&config, &shared, "us-west-2");
     clients.elb.describe_load_balancers().send().await.unwrap();
     clients.elb.describe_load_balancers().send().await.unwrap();
@@ -109,6 +106,28 @@ async fn the_role_is_assumed_with_both_headers_signed() {
     for request in elb.requests() {
         assert!(header(&request, "authorization").contains("Credential=AKIDASSUMED/"), "{request:?}");
         assert_eq!(header(&request, "x-amz-security-token"), "TOKEN");
+    }
+}
+
+#[tokio::test]
+async fn valid_credentials_serve_to_their_end_while_no_others_can_be_had() {
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(40);
+    let last = ASSUMED.replace("2099-01-01T00:00:00Z", &end.to_string());
+    let sts = Running::start(move |nth, _| match nth {
+        0 => elb_answer("AssumeRole", &last),
+        _ => elb_error(403, "AccessDenied", "not any more"),
+    });
+    let elb = no_balancers();
+    let config = config(&format!(
+        "[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}{}",
+        override_of("sts", &sts.url()),
+        override_of("Elastic Load Balancing", &elb.url())
+    ));
+    let (role, answers, shared) = (config.role().unwrap().unwrap(), caller(&Registry::new()).1, shared().await);
+    let role = assumed_role(&config, role, &shared, "us-west-2", Answers(answers)).unwrap();
+    let clients = clients(&config, &shared.into_builder().credentials_provider(renewed(role)).build(), "us-west-2");
+    for _ in 0..2 {
+        clients.elb.describe_load_balancers().send().await.unwrap();
     }
 }
 

@@ -19,7 +19,8 @@ use crate::tests::world;
 
 fn clients(url: &str) -> Clients {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build();
-    world::clients(url, |config| config.timeout_config(timeouts))
+    let http = super::http::client(&|_| None).unwrap();
+    world::clients(url, |config| config.timeout_config(timeouts).http_client(http))
 }
 
 fn api(url: &str) -> SdkApi {

@@ -15,8 +15,6 @@ use tokio::time::Instant;
 use super::{Source, Token, Tokens, post_json};
 use crate::client::metrics::Metrics;
 
-/// A token of the URL is renewed this long before it expires.
-pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(10);
 /// One request per interval, after a burst at the start.
 const INTERVAL: Duration = Duration::from_secs(20);
 const BURST: u32 = 3;
@@ -51,8 +49,10 @@ impl Alternate {
     async fn asked(&self) -> Result<Token, Failure> {
         tokio::time::sleep_until(self.turn()).await;
         let token = self.instance.get().await?;
-        match self.request(&token).await {
-            Err(failure) if failure.status == Some(401) => self.request(&*self.instance.after(&token).await?).await,
+        match self.request(&token.value).await {
+            Err(failure) if failure.status == Some(401) => {
+                self.request(&self.instance.after(&token).await?.value).await
+            }
             answer => answer,
         }
     }

@@ -5,7 +5,7 @@
 //! * `token-url = nil`: Application Default Credentials ([`file`]).
 //! * Any other `token-url`: that URL, called with the token of the metadata server ([`alternate`]).
 //!
-//! A token is renewed before it expires, and when the API answers 401.
+//! A token is renewed in the background before it expires, and when the API answers 401.
 
 pub(crate) mod alternate;
 mod exchange;
@@ -16,14 +16,15 @@ mod sign;
 mod tests;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_kit::call::{Cause, Failure};
 use ccm_kit::http::{Client, escaped};
-use ccm_kit::lock;
+use ccm_kit::{Interrupted, Life, Renewed, Stamped};
+use futures::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -32,19 +33,20 @@ use super::failure::malformed;
 
 /// The scope of all tokens.
 pub(crate) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// A token is renewed this long before it expires. The metadata server has a new one five minutes before.
-pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(225);
+/// A token is renewed this long before it expires, or after half of a shorter lifetime. The metadata server has a new one
+/// five minutes before.
+const RENEW_BEFORE: Duration = Duration::from_secs(225);
 
 /// A token.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     header: HeaderValue,
-    expires: Option<Timestamp>,
+    life: Option<Life>,
 }
 
 impl Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
+        f.debug_struct("Token").field("life", &self.life).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +58,8 @@ impl Token {
         let unusable = || refused("the token is empty or holds control characters");
         let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| unusable())?;
         header.set_sensitive(true);
-        if text.is_empty() { Err(unusable()) } else { Ok(Self { header, expires }) }
+        let life = expires.and_then(|end| Life::new(Timestamp::now(), end, RENEW_BEFORE));
+        if text.is_empty() { Err(unusable()) } else { Ok(Self { header, life }) }
     }
 
     /// The value of the `Authorization` header.
@@ -67,11 +70,6 @@ impl Token {
     #[cfg(test)]
     fn text(&self) -> &str {
         self.header.to_str().unwrap_or_default().trim_start_matches("Bearer ")
-    }
-
-    fn ends_within(&self, time: Duration) -> bool {
-        let time = SignedDuration::try_from(time).unwrap_or_default();
-        self.expires.is_some_and(|expires| expires.duration_since(Timestamp::now()) <= time)
     }
 }
 
@@ -84,51 +82,30 @@ pub(crate) trait Source: Debug + Send + Sync {
 
 /// The current token of a source.
 #[derive(Debug)]
-pub(crate) struct Tokens {
-    source: Arc<dyn Source>,
-    renew_before: Duration,
-    current: Mutex<Option<Arc<Token>>>,
-    fetching: tokio::sync::Mutex<()>,
-}
+pub(crate) struct Tokens(Renewed<Token, Failure>);
 
 impl Tokens {
-    pub(crate) fn new(source: Arc<dyn Source>, renew_before: Duration) -> Self {
-        Self { source, renew_before, current: Mutex::default(), fetching: tokio::sync::Mutex::default() }
+    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+        let read = move || {
+            let source = source.clone();
+            async move { source.fetch().await.map_err(no_token) }.boxed()
+        };
+        let late = |how: Interrupted| Failure {
+            message: format!("no token: {how}"),
+            cause: Cause::NoAnswer,
+            ..Failure::default()
+        };
+        Self(Renewed::new(read, late, |token: &Token| token.life))
     }
 
-    /// A token that is valid for a while.
-    pub(crate) async fn get(&self) -> Result<Arc<Token>, Failure> {
-        match self.current() {
-            Some(token) if !token.ends_within(self.renew_before) => Ok(token),
-            // If the source fails, the old token is used until it expires.
-            Some(token) => self.after(&token).await.or_else(|failure| match token.ends_within(Duration::ZERO) {
-                true => Err(failure),
-                false => Ok(token),
-            }),
-            None => self.fetched(None).await,
-        }
+    /// A valid token.
+    pub(crate) async fn get(&self) -> Result<Stamped<Token>, Failure> {
+        self.0.get().await
     }
 
-    /// A token to replace this one, which has expired or was refused.
-    pub(crate) async fn after(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
-        self.fetched(Some(old)).await
-    }
-
-    fn current(&self) -> Option<Arc<Token>> {
-        lock(&self.current).clone()
-    }
-
-    /// One fetch for all waiting callers. If the token has changed meanwhile, it is returned.
-    async fn fetched(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
-        let _turn = self.fetching.lock().await;
-        if let Some(current) = self.current()
-            && old.is_none_or(|old| !Arc::ptr_eq(old, &current))
-        {
-            return Ok(current);
-        }
-        let token = Arc::new(self.source.fetch().await.map_err(no_token)?);
-        *lock(&self.current) = Some(token.clone());
-        Ok(token)
+    /// A token to replace this one, which was refused.
+    pub(crate) async fn after(&self, old: &Stamped<Token>) -> Result<Stamped<Token>, Failure> {
+        self.0.after(old.began).await
     }
 }
 

@@ -207,17 +207,50 @@ impl Source for Numbered {
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_once_until_it_is_old() {
-    let tokens = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)), RENEW_BEFORE);
+async fn a_token_is_fetched_once_until_it_is_old_or_refused() {
+    let tokens = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)));
     let all = futures::future::join_all((0..10).map(|_| tokens.get())).await;
-    assert!(all.iter().all(|token| token.as_ref().unwrap().text() == "t1"));
+    assert!(all.iter().all(|token| token.as_ref().unwrap().value.text() == "t1"));
     let first = tokens.get().await.unwrap();
+    let life = first.value.life.unwrap();
+    assert_eq!(life.end.duration_since(life.renew).as_secs(), 225);
     // Several callers see the same refusal.
     let (one, two) = tokio::join!(tokens.after(&first), tokens.after(&first));
-    assert_eq!((one.unwrap().text(), two.unwrap().text()), ("t2", "t2"));
-    let tokens = Tokens::new(Arc::new(Numbered(Mutex::default(), 100)), RENEW_BEFORE);
-    assert_eq!((tokens.get().await.unwrap().text(), tokens.get().await.unwrap().text()), ("t1", "t2"));
-    assert!(!format!("{tokens:?}").contains("t2"));
+    assert_eq!((one.unwrap().value.text(), two.unwrap().value.text()), ("t2", "t2"));
+    assert!(!format!("{tokens:?} {first:?}").contains("t1"));
+}
+
+/// The first token is old enough to renew, and valid; the later ones never come.
+#[derive(Debug, Default)]
+struct Hanging(Mutex<u32>);
+
+#[async_trait]
+impl Source for Hanging {
+    async fn fetch(&self) -> Result<Token, Failure> {
+        let at = |seconds| Timestamp::now() + SignedDuration::from_secs(seconds);
+        let number = {
+            let mut number = self.0.lock().unwrap();
+            *number += 1;
+            *number
+        };
+        if number > 1 {
+            std::future::pending::<()>().await;
+        }
+        Ok(Token { life: Some(Life { renew: at(-1), end: at(200) }), ..Token::new("valid", None)? })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_go_on_with_a_valid_token_while_its_source_hangs() {
+    let (source, began) = (Arc::new(Hanging::default()), tokio::time::Instant::now());
+    let tokens = Tokens::new(source.clone());
+    tokens.get().await.unwrap();
+    for _ in 0..2 {
+        let all = futures::future::join_all((0..10).map(|_| tokens.get())).await;
+        assert!(all.iter().all(|token| token.as_ref().unwrap().value.text() == "valid"));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((*source.0.lock().unwrap(), began.elapsed()), (2, Duration::ZERO));
 }
 
 #[tokio::test]
@@ -226,7 +259,7 @@ async fn an_alternate_url_is_asked_with_the_token_of_the_instance() {
         Issuers::start(&[("/alternate", json!({"accessToken": "other", "expireTime": "2100-01-01T00:00:00Z"}))]);
     let registry = Registry::new();
     let metrics = Metrics::new(&registry);
-    let instance = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)), RENEW_BEFORE);
+    let instance = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)));
     let url = issuers.url("/alternate");
     let source = Alternate::new(url, "{\"a\":1}".to_owned(), client(), instance, metrics.clone());
     assert_eq!(source.fetch().await.unwrap().text(), "other");
@@ -240,7 +273,7 @@ async fn an_alternate_url_is_asked_with_the_token_of_the_instance() {
 
 #[tokio::test(start_paused = true)]
 async fn an_alternate_url_is_asked_at_a_pace() {
-    let instance = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)), RENEW_BEFORE);
+    let instance = Tokens::new(Arc::new(Numbered(Mutex::default(), 3600)));
     let metrics = Metrics::new(&Registry::new());
     let source = Alternate::new("http://x/".to_owned(), String::new(), client(), instance, metrics);
     let start = tokio::time::Instant::now();
