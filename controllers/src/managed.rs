@@ -156,9 +156,8 @@ mod tests {
         }
     }
 
-    /// P-52.
     #[tokio::test(start_paused = true)]
-    async fn p_52_an_unmanaged_node_without_instance_is_neither_deleted_nor_initialized() {
+    async fn an_unmanaged_node_without_instance_is_neither_deleted_nor_initialized() {
         let shared = test_shared::unmanaged(LABEL);
         let view = InstanceView::new(Arc::new(Cloud), Schemes::new(["cloud"]), shared.metrics.clone());
         let gate = Gate::collecting(shared.gate.client().clone(), shared.leadership.clone(), shared.metrics.clone());

@@ -40,9 +40,8 @@ fn check(interfaces: &[PodInterface], families: Families, wanted: Result<&str, &
 
 const BOTH: &[&str] = &["10.0.0.0/24", "2600:1900::/112"];
 
-/// P-53.
 #[test]
-fn p_53_ranges_are_those_of_the_default_interface_wherever_it_is_listed() {
+fn ranges_are_those_of_the_default_interface_wherever_it_is_listed() {
     let nics = [interface(false, &["10.1.0.0/24"]), interface(true, &["10.0.0.0/24", "10.2.0.0/24"])];
     check(&nics, Families::V4, Ok("10.0.0.0/24"));
     let unmarked = nics.map(|nic| PodInterface { primary: false, ..nic });
@@ -224,9 +223,8 @@ async fn one_read_answers_for_all_nodes_and_each_plan_shows_the_ranges_of_its_no
     assert_eq!(scene.controller.queue.sizes().0, 1);
 }
 
-/// P-54.
 #[tokio::test(start_paused = true)]
-async fn p_54_a_node_whose_instance_has_no_range_gets_an_event_and_is_tried_20_times_with_back_off() {
+async fn a_node_whose_instance_has_no_range_gets_an_event_and_is_tried_20_times_with_back_off() {
     let shared = collecting(test_shared::shared());
     let metrics = shared.metrics.clone();
     shared.nodes.apply(node("n", &[], None));

@@ -130,7 +130,7 @@ fn addresses_are_in_the_order_written() {
 }
 
 #[test]
-fn pitfall_48_ssl_ports_with_a_blank_and_a_capital_match() {
+fn ssl_ports_with_a_blank_and_a_capital_match() {
     let ports = parse::ssl_ports("443, Admin").unwrap().unwrap();
     assert!(ports.cover(443, "https") && ports.cover(8443, "admin") && ports.cover(8443, "ADMIN"));
     assert!(!ports.cover(80, "http") && !ports.cover(80, ""));

@@ -17,7 +17,6 @@ fn keys_are_unique() {
     assert!(TABLE.reference().contains("| `cloud.google.com/network-tier` | external; ignored by internal |"));
 }
 
-/// P-17
 #[test]
 fn the_first_key_hides_the_older_one_even_when_empty() {
     for (pairs, expected) in [
@@ -33,14 +32,12 @@ fn the_first_key_hides_the_older_one_even_when_empty() {
     }
 }
 
-/// P-18
 #[test]
 fn only_the_exact_word_hands_a_service_over() {
     let of = |text| Annotations::read(&given(&[(L4_RBS.row.key, text)])).readable(&L4_RBS);
     assert_eq!((of("enabled"), of("Enabled"), of("true")), (Some(true), None, None));
 }
 
-/// P-24
 #[test]
 fn a_tier_in_lower_case_is_refused() {
     let pairs = given(&[(NETWORK_TIER.row.key, "standard")]);

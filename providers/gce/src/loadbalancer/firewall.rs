@@ -293,7 +293,6 @@ mod tests {
         }
     }
 
-    /// P-35
     #[test]
     fn the_command_has_every_field_in_upstreams_order() {
         let rule = Firewall { priority: Some(999), ..wanted().rule() };

@@ -111,7 +111,6 @@ mod tests {
         Host { zone: zone.to_owned(), name: name.to_owned() }
     }
 
-    /// P-13
     #[test]
     fn a_node_with_a_long_name_is_the_instance_of_the_short_one() {
         let nodes = [

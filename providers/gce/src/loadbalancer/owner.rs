@@ -122,7 +122,6 @@ mod tests {
     const US: [Owner; 3] = [Owner::Us; 3];
     const OTHER: [Owner; 3] = [Owner::Other; 3];
 
-    /// P-18
     #[test]
     fn rbs_takes_external_services_unless_they_were_begun_here() {
         let plain = Options::default();
@@ -163,7 +162,6 @@ mod tests {
         assert_eq!(owners(&subsets, &service(json!({}), &[], Some(CLASS_INTERNAL))), US);
     }
 
-    /// P-19
     #[test]
     fn a_foreign_class_is_anothers() {
         assert_eq!(owners(&Options::default(), &service(json!({}), &[NETLB_FINALIZER], Some("foo.io/x"))), OTHER);

@@ -478,7 +478,6 @@ mod tests {
         denied(error, &hosts).map(|denied| denied.hosts.into_iter().map(|host| host.name).collect())
     }
 
-    /// P-29
     #[test]
     fn an_instance_that_an_error_denies_is_left_out() {
         let n1 = Some(vec!["n1".to_owned()]);

@@ -18,7 +18,6 @@ fn names_of_a_service_hold_its_uid() {
     assert_eq!(names.internal_check_firewall(), "a1111111122223333444455555555555-hc");
 }
 
-/// P-57
 #[test]
 fn descriptions_are_those_of_the_go_program_to_the_byte() {
     let names = web();

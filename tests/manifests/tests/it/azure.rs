@@ -13,7 +13,8 @@ fn the_overlay_has_its_file_where_the_go_program_has_it() {
     let Some(text) = overlay("azure") else { return };
     let documents = documents(&text);
     let args = args(workload(&documents));
-    for arg in ["--cloud-provider=azure", "--cloud-config=/etc/kubernetes/azure.json", "--configure-cloud-routes=false"] {
+    for arg in ["--cloud-provider=azure", "--cloud-config=/etc/kubernetes/azure.json", "--configure-cloud-routes=false"]
+    {
         assert!(args.iter().any(|one| one == arg), "{arg}: {args:?}");
     }
     let pod = &workload(&documents)["spec"]["template"]["spec"];

@@ -105,7 +105,7 @@ fn the_own_subnet_is_the_last_resort() {
 }
 
 #[test]
-fn pitfall_16_a_present_subnet_is_kept_when_tags_make_another_better() {
+fn a_present_subnet_is_kept_when_tags_make_another_better() {
     assert_eq!(find(&["subnet-1 a", "subnet-2 a elb,member"], false, &["subnet-1"]).unwrap(), "subnet-1");
     // But not when it no longer qualifies.
     assert_eq!(find(&["subnet-1 a other", "subnet-2 a elb"], false, &["subnet-1"]).unwrap(), "subnet-2");
@@ -121,7 +121,7 @@ fn a_vpc_without_a_table_is_an_error_that_names_the_subnet() {
 }
 
 #[test]
-fn pitfall_12_named_subnets_come_in_the_order_written() {
+fn named_subnets_come_in_the_order_written() {
     let subnets = ["subnet-a a", "subnet-b b blue"];
     assert_eq!(name(&subnets, &["subnet-b", "subnet-a"]).unwrap(), "subnet-b subnet-a");
     assert_eq!(name(&subnets, &["blue", "subnet-a"]).unwrap(), "subnet-b subnet-a");

@@ -371,7 +371,7 @@ async fn a_mark_that_comes_or_goes_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
+async fn nodes_that_are_no_instances_cost_nothing() {
     let (world, service, balancers) = made("nlb").await;
     let mut all = nodes();
     for id in ["aws:///us-west-2a/x/fargate-10.0.0.1", "aws:///us-west-2a/vol-1", "gce://p/z/n"] {
@@ -393,7 +393,7 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pitfalls_18_46_47_need_no_call() {
+async fn refused_services_need_no_call() {
     let world = world();
     let provider = Engine::new(balancers(&world));
     for kind in ["external", "nlb-ip"] {
@@ -416,7 +416,7 @@ async fn pitfalls_18_46_47_need_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
+async fn an_impaired_balancer_keeps_its_hostname() {
     let (world, service, balancers) = made("nlb").await;
     world.state(|state| state.elbv2.balancers.values_mut().for_each(|one| one.state = "active_impaired".to_owned()));
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();

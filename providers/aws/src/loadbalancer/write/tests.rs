@@ -108,7 +108,7 @@ async fn a_write_that_names_what_was_not_made_is_never_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pitfall_38_what_is_so_already_is_done() {
+async fn what_is_so_already_is_done() {
     let elb = |write| Write::Elb(write);
     let v2 = |write| Write::ElbV2(write);
     let name = || "web".to_owned();
@@ -149,7 +149,7 @@ async fn one_rule_that_is_there_keeps_no_other_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
+async fn a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
     let scene = Scene::made(&nlb(&[(80, 30080)]).nodes([])).await;
     scene.world.instance(3, |instance| instance.state = InstanceState::Stopped);
     let arn = scene.world.state(|state| state.elbv2.groups.keys().next().unwrap().clone());

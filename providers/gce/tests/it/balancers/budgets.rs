@@ -7,7 +7,6 @@ use serde_json::json;
 use super::scene::{Scene, internal, local, service, web};
 use crate::bed::CLUSTER;
 
-/// P-22
 #[tokio::test]
 async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
     let mut scene = Scene::with(&["n1", "n2"]).await;

@@ -12,7 +12,6 @@ fn code(status: u16, code: &str, message: &str) -> Fault {
     Fault::Code { status, code: code.to_owned(), message: message.to_owned() }
 }
 
-/// P-26
 #[tokio::test]
 async fn an_address_outlives_a_failure_between_two_rules() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -210,7 +209,6 @@ async fn an_instance_that_comes_back_is_a_host_again() {
     scene.is_correct();
 }
 
-/// P-29, P-30
 #[tokio::test]
 async fn nodes_without_an_instance_are_left_out() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -232,7 +230,6 @@ async fn nodes_without_an_instance_are_left_out() {
     assert_eq!(texts(&scene.object("targetPools", "LB")["instances"]).len(), 1);
 }
 
-/// P-47
 #[tokio::test]
 async fn a_changed_fingerprint_is_a_conflict_and_no_update_is_lost() {
     let scene = Scene::with(&["n1"]).await;
@@ -256,7 +253,6 @@ async fn a_changed_fingerprint_is_a_conflict_and_no_update_is_lost() {
     assert_eq!(scene.object("backendServices", "LB")["sessionAffinity"], "CLIENT_IP");
 }
 
-/// P-60
 #[tokio::test]
 async fn a_page_of_html_is_a_passing_failure() {
     let scene = Scene::with(&["n1"]).await;
@@ -270,7 +266,6 @@ async fn a_page_of_html_is_a_passing_failure() {
     assert!(!error.to_string().contains("expected value"), "{error}");
 }
 
-/// P-51
 #[tokio::test]
 async fn a_look_at_an_operation_that_fails_is_repeated() {
     let scene = Scene::with(&["n1"]).await;
@@ -307,7 +302,6 @@ async fn an_operation_that_fails_at_its_end_is_the_error_of_its_service_only() {
     assert!(made[0].as_ref().unwrap().is_some());
 }
 
-/// P-25, P-46
 #[tokio::test]
 async fn a_requested_address_is_used_or_the_reason_is_given() {
     let scene = Scene::with(&["n1"]).await;
@@ -332,7 +326,6 @@ async fn a_requested_address_is_used_or_the_reason_is_given() {
     assert!(scene.find("addresses", "mine").is_some());
 }
 
-/// P-48
 #[tokio::test]
 async fn mixed_protocols_are_a_condition_until_they_are_gone() {
     let scene = Scene::with(&["n1"]).await;
@@ -381,7 +374,6 @@ async fn what_is_not_served_is_an_event_once() {
     assert_eq!(scene.events(), [] as [&str; 0]);
 }
 
-/// P-36
 #[tokio::test]
 async fn a_missing_permission_is_named() {
     let denied = [("*".to_owned(), vec!["compute.firewalls.get".to_owned()])].into();
@@ -410,7 +402,6 @@ async fn an_instance_without_tag_is_named_and_no_firewall_is_open() {
     assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
 }
 
-/// P-37
 #[tokio::test]
 async fn nothing_is_denied_before_all_is_admitted() {
     let flags = ["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup"];
@@ -428,7 +419,6 @@ async fn nothing_is_denied_before_all_is_admitted() {
     assert_eq!((&deny["priority"], &deny["denied"][0]["IPProtocol"]), (&json!(1000), &json!("all")));
     assert_eq!(scene.object("firewalls", "k8s-fw-LB")["priority"], 999);
     scene.is_steady(&mut web).await;
-    // P-38
     scene.restart_with(&flags[1..]).await;
     let writes = scene.writes_to_ensure(&mut web).await;
     assert_eq!(writes, ["firewalls.delete", "firewalls.patch", "firewalls.patch"]);
@@ -436,7 +426,6 @@ async fn nothing_is_denied_before_all_is_admitted() {
     scene.is_correct();
 }
 
-/// P-61
 #[tokio::test]
 async fn firewalls_follow_the_tags_of_instances_without_a_change_of_nodes() {
     let mut scene = Scene::with(&["k8s-node-1"]).await;

@@ -116,7 +116,6 @@ async fn what_services_share_lives_as_long_as_one_of_them() {
         scene.is_steady(&mut web).await;
         let with_both = scene.names();
         scene.delete(&mut other).await;
-        // P-33
         assert!(scene.names().iter().any(|name| name.ends_with("ealthChecks k8s-cid-node")));
         scene.is_steady(&mut web).await;
         scene.ensure(&mut other).await;
@@ -148,7 +147,7 @@ async fn a_change_of_the_scheme_replaces_everything_and_the_finalizer() {
     assert_eq!(web.metadata.finalizers, ["gke.networking.io/l4-netlb-v1"]);
     assert_eq!(scene.names(), external);
     scene.is_steady(&mut web).await;
-    // P-44: changed again between two processes, and deleted immediately.
+    // Changed again between two processes, and deleted immediately.
     set(&mut web, super::scene::TYPE, "Internal");
     scene.restart().await;
     scene.delete(&mut web).await;
@@ -156,7 +155,6 @@ async fn a_change_of_the_scheme_replaces_everything_and_the_finalizer() {
     scene.is_correct();
 }
 
-/// P-34
 #[tokio::test]
 async fn a_change_of_the_policy_keeps_the_address_and_leaves_no_health_check() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -174,7 +172,6 @@ async fn a_change_of_the_policy_keeps_the_address_and_leaves_no_health_check() {
         assert_eq!(scene.ensure(&mut web).await, ip);
         assert_eq!(scene.names().len(), count, "{:?}", scene.names());
         scene.is_steady(&mut web).await;
-        // P-43
         web.spec.kind = "ClusterIP".to_owned();
         scene.delete(&mut web).await;
         assert_eq!(scene.names(), [] as [&str; 0]);
@@ -198,7 +195,6 @@ async fn result_annotations_are_written_where_they_are_asked_for() {
     assert!(other.metadata.annotations.is_empty());
 }
 
-/// P-59
 #[tokio::test]
 async fn deleting_what_is_gone_succeeds_and_writes_nothing() {
     let scene = Scene::with(&["n1"]).await;
@@ -210,7 +206,6 @@ async fn deleting_what_is_gone_succeeds_and_writes_nothing() {
     }
 }
 
-/// P-18, P-19
 #[tokio::test]
 async fn a_service_of_another_controller_costs_no_call() {
     let scene = Scene::with(&["n1"]).await;

@@ -14,7 +14,6 @@ async fn scene(denied: &[&str]) -> Scene {
     Scene::in_cluster(options, &ClusterSeed { network_project: "host", ..Scene::seed() }, &["n1"]).await
 }
 
-/// P-35
 #[tokio::test]
 async fn without_rights_the_commands_are_shown_once_in_an_hour() {
     let scene = scene(&["create", "update", "delete"]).await;
@@ -78,7 +77,6 @@ async fn a_rule_that_the_administrators_made_is_enough() {
     );
 }
 
-/// P-36
 #[tokio::test]
 async fn without_the_right_to_read_rules_the_permission_is_named() {
     let scene = scene(&["get"]).await;

@@ -56,7 +56,6 @@ fn external(scene: &Scene) {
     put(scene, &format!("{region}/forwardingRules"), rule);
 }
 
-/// P-57
 #[tokio::test]
 async fn an_external_balancer_of_the_go_program_costs_no_write() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -78,7 +77,6 @@ async fn an_external_balancer_of_the_go_program_costs_no_write() {
     assert_eq!(scene.names(), [] as [&str; 0]);
 }
 
-/// P-57
 #[tokio::test]
 async fn an_internal_balancer_of_the_go_program_costs_no_write() {
     let mut scene = Scene::with(&["n1"]).await;

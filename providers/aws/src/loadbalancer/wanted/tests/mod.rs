@@ -133,13 +133,13 @@ fn checks_come_in_the_order_of_upstream() {
 }
 
 #[test]
-fn pitfall_17_hostnames_of_china_are_of_classic_balancers() {
+fn hostnames_of_china_are_of_classic_balancers() {
     let desired = ensure(shown(service(&[]), "x.cn-north-1.elb.amazonaws.com.cn")).unwrap();
     assert!(matches!(desired.goal, Goal::Classic(_)));
 }
 
 #[test]
-fn pitfall_18_a_classic_balancer_does_not_become_a_network_one() {
+fn a_classic_balancer_does_not_become_a_network_one() {
     let text = refusal(shown(service(&[("type", "nlb")]), "x.us-east-1.elb.amazonaws.com"));
     assert!(text.starts_with("~type \"nlb\": cannot update Load Balancer Type annotation"), "{text}");
 }
@@ -169,7 +169,7 @@ fn the_type_is_kept_in_every_partition_and_odd_hostnames_do_not_block() {
 }
 
 #[test]
-fn pitfall_19_a_service_without_node_ports_is_refused() {
+fn a_service_without_node_ports_is_refused() {
     for annotations in [&[][..], &[("type", "nlb")]] {
         let mut service = service(annotations);
         service.spec.ports = vec![port("http", "TCP", 80, 0)];
@@ -179,7 +179,7 @@ fn pitfall_19_a_service_without_node_ports_is_refused() {
 }
 
 #[test]
-fn pitfall_46_what_another_controller_makes_is_left_to_it() {
+fn what_another_controller_makes_is_left_to_it() {
     for kind in ["external", "nlb-ip"] {
         for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
             assert!(ask(service(&[("type", kind)]), action).unwrap_err().is_implemented_elsewhere());
@@ -221,7 +221,7 @@ fn a_deletion_minds_no_wrong_annotation_and_knows_the_named_groups() {
 }
 
 #[test]
-fn pitfall_47_ipv6_source_ranges_are_refused_first() {
+fn ipv6_source_ranges_are_refused_first() {
     let mut service = service(&[("type", "nlb")]);
     service.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()]);
     assert_eq!(

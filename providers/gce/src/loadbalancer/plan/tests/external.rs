@@ -65,7 +65,6 @@ fn a_balancer_is_made_behind_first() {
     assert_eq!(sketch.ip().as_deref(), Some("203.0.113.1"));
 }
 
-/// P-22
 #[test]
 fn a_second_sync_writes_nothing() {
     let mut sketch = Sketch::new();
@@ -75,7 +74,6 @@ fn a_second_sync_writes_nothing() {
     }
 }
 
-/// P-57
 #[test]
 fn what_the_go_program_made_is_taken_over_without_a_write() {
     let mut sketch = go_made();
@@ -111,7 +109,6 @@ fn a_creation_survives_any_death() {
     Sketch::new().survives_any_death(&local(), ServiceAction::Ensure);
 }
 
-/// P-26
 #[test]
 fn a_change_survives_any_death_with_its_address() {
     let sketch = go_made();
@@ -137,7 +134,6 @@ fn a_change_survives_any_death_with_its_address() {
     assert_eq!(sketch.ip().as_deref(), Some("203.0.113.7"));
 }
 
-/// P-34
 #[test]
 fn a_change_of_the_policy_replaces_pool_and_rule_and_keeps_the_address() {
     for (before, after, gone) in
@@ -173,7 +169,6 @@ fn another_affinity_replaces_pool_and_rule() {
     );
 }
 
-/// P-56
 #[test]
 fn a_rule_without_a_scheme_is_external() {
     let mut sketch = go_made();
@@ -181,7 +176,6 @@ fn a_rule_without_a_scheme_is_external() {
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
 }
 
-/// P-49
 #[test]
 fn discrete_ports_of_an_older_release_stay() {
     let mut sketch = go_made();
@@ -197,7 +191,6 @@ fn discrete_ports_of_an_older_release_stay() {
     assert_eq!((&rule["ports"], rule.get("portRange")), (&json!(["80", "443"]), None));
 }
 
-/// P-23, P-62
 #[test]
 fn without_annotation_a_balancer_keeps_its_tier() {
     let mut sketch = Sketch::new();
@@ -216,7 +209,6 @@ fn without_annotation_a_balancer_keeps_its_tier() {
     assert!(sketch.ip() != ip && sketch.observed.rules[LB].network_tier == "PREMIUM");
 }
 
-/// P-24
 #[test]
 fn a_wrong_tier_is_refused_before_anything_is_read() {
     let sketch = Sketch::new();
@@ -328,7 +320,6 @@ fn wants(ip: &str) -> Service {
     web(json!({"loadBalancerIP": ip}))
 }
 
-/// P-25
 #[test]
 fn an_address_that_is_not_regional_is_refused_and_nothing_changes() {
     let mut sketch = go_made();
@@ -397,7 +388,6 @@ fn an_address_that_is_left_over_is_used_or_released() {
     assert_eq!(sketch.ensure(&web(json!({}))), ["delete Address LB"]);
 }
 
-/// P-27
 #[test]
 fn a_pool_begins_with_200_instances() {
     let mut sketch = Sketch { nodes: nodes(201), ..Sketch::new() };
@@ -409,7 +399,6 @@ fn a_pool_begins_with_200_instances() {
     assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [200, 1]);
     sketch.carry_out(&steps);
     assert_eq!(sketch.observed.pools[LB].instances.len(), 201);
-    // P-28
     sketch.nodes = nodes(2203);
     let steps = sketch.plan(&web(json!({})), ServiceAction::UpdateHosts).unwrap();
     assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [1000, 1000, 2]);
@@ -419,7 +408,6 @@ fn a_pool_begins_with_200_instances() {
     assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [1000, 1000, 200]);
 }
 
-/// P-30
 #[test]
 fn without_any_instance_the_pool_stays() {
     let mut sketch = go_made();
@@ -444,7 +432,6 @@ fn an_instance_whose_node_has_no_zone_stays() {
     assert_eq!(kinds(&steps), ["attach Instances"]);
 }
 
-/// P-31
 #[test]
 fn the_firewall_that_services_share_is_for_no_address() {
     let mut sketch = go_made();
@@ -455,7 +442,6 @@ fn the_firewall_that_services_share_is_for_no_address() {
     assert_eq!(body(&steps, "Firewall", "k8s-cid-node-http-hc")["destinationRanges"], json!([]));
 }
 
-/// P-32
 #[test]
 fn numbers_of_a_health_check_that_users_raised_stay() {
     let mut sketch = go_made();
@@ -479,7 +465,6 @@ fn another_protocol_on_the_same_ports_changes_the_firewall() {
     assert_eq!(sketch.ensure(&udp), [] as [&str; 0]);
 }
 
-/// P-33
 #[test]
 fn what_another_balancer_uses_survives_a_deletion() {
     let mut sketch = go_made();
@@ -510,7 +495,6 @@ fn denying() -> Sketch {
     sketch
 }
 
-/// P-37
 #[test]
 fn what_admits_comes_before_what_denies() {
     let mut sketch = denying();
@@ -527,7 +511,6 @@ fn what_admits_comes_before_what_denies() {
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
 }
 
-/// P-38
 #[test]
 fn what_denies_goes_before_what_admits_is_lowered() {
     let mut sketch = denying();

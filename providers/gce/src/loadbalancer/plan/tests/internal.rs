@@ -91,13 +91,11 @@ fn a_balancer_is_made_behind_first() {
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
 }
 
-/// P-57
 #[test]
 fn what_the_go_program_made_is_taken_over_without_a_write() {
     assert_eq!(go_made().ensure(&two_ports()), [] as [&str; 0]);
 }
 
-/// P-20
 #[test]
 fn urls_in_other_spellings_are_the_same() {
     let mut sketch = go_made();
@@ -126,7 +124,6 @@ fn every_change_survives_any_death() {
     sketch.survives_any_death(&begun, ServiceAction::Delete);
 }
 
-/// P-39
 #[test]
 fn more_than_five_ports_are_all_ports() {
     let mut sketch = go_made();
@@ -144,7 +141,6 @@ fn more_than_five_ports_are_all_ports() {
     assert_eq!(sketch.ensure(&five), [] as [&str; 0]);
 }
 
-/// P-40
 #[test]
 fn the_rule_goes_before_the_protocol_of_its_backend_service_changes() {
     let mut sketch = go_made();
@@ -156,7 +152,6 @@ fn the_rule_goes_before_the_protocol_of_its_backend_service_changes() {
     assert_eq!(sketch.ip(), ip);
 }
 
-/// P-41
 #[test]
 fn a_group_has_the_first_thousand_by_name() {
     let mut sketch = Sketch { nodes: nodes(1005), ..Sketch::new() };
@@ -187,7 +182,6 @@ fn what_does_not_fit_into_a_full_group_is_a_finding_and_no_error() {
     assert_eq!(sketch.observed.groups[ZONE]["k8s-ig--cid"].len(), 1000);
 }
 
-/// P-42
 #[test]
 fn without_nodes_nothing_is_opened() {
     let mut sketch = Sketch { nodes: Vec::new(), ..Sketch::new() };
@@ -234,7 +228,6 @@ fn a_new_zone_comes_and_an_empty_one_goes() {
     assert_eq!(body(&steps, "BackendService", LB)["backends"], json!([]));
 }
 
-/// P-43
 #[test]
 fn the_own_health_check_goes_with_a_service_that_changed_its_type() {
     let mut sketch = Sketch::new();
@@ -260,7 +253,6 @@ fn a_change_of_the_policy_leaves_no_health_check() {
     }
 }
 
-/// P-44
 #[test]
 fn both_kinds_go_when_the_annotation_changed_before_the_deletion() {
     for (made, deleted, finalizer) in [
@@ -298,7 +290,6 @@ fn a_change_of_the_scheme_replaces_everything() {
     }
 }
 
-/// P-45
 #[test]
 fn a_left_over_address_is_used_only_if_it_is_the_wanted_one() {
     let mut sketch = go_made();
@@ -311,7 +302,6 @@ fn a_left_over_address_is_used_only_if_it_is_the_wanted_one() {
     assert_eq!((sketch.ip().as_deref(), sketch.observed.addresses.len()), (Some("10.0.0.7"), 0));
 }
 
-/// P-46
 #[test]
 fn a_reserved_address_of_the_user_is_used_and_never_released() {
     let mut sketch = Sketch::new();
@@ -412,7 +402,6 @@ fn a_shared_backend_service_is_named_after_protocol_and_affinity() {
     assert!(words(&steps).contains(&"create BackendService LB".to_owned()));
 }
 
-/// P-58
 #[test]
 fn the_older_firewall_goes_once_the_newer_one_is_there() {
     let mut sketch = go_made();
@@ -424,7 +413,6 @@ fn the_older_firewall_goes_once_the_newer_one_is_there() {
     assert_eq!(sketch.ensure(&two_ports()), ["delete Firewall LB"]);
 }
 
-/// P-47
 #[test]
 fn a_changed_backend_service_is_patched_with_its_fingerprint() {
     let mut sketch = go_made();
@@ -434,7 +422,6 @@ fn a_changed_backend_service_is_patched_with_its_fingerprint() {
     assert_eq!(patch, json!({"fingerprint": "abc=", "description": sketch.observed.rules[LB].description}));
 }
 
-/// P-13
 #[test]
 fn nodes_with_long_names_join_once() {
     let mut sketch = go_made();
@@ -501,7 +488,6 @@ fn local_without_a_port_is_refused_with_the_field() {
     assert_eq!(error, "Invalid protocol SCTP, only TCP and UDP are supported");
 }
 
-/// P-48
 #[test]
 fn mixed_protocols_are_refused_and_said_once() {
     let sketch = go_made();

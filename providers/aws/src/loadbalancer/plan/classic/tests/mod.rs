@@ -1,2 +1,2 @@
 mod golden;
-mod pitfalls;
+mod oddities;

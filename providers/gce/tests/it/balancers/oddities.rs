@@ -7,7 +7,6 @@ use super::scene::{LB, Scene, internal, local, ports, set, web};
 
 const TIER: &str = "cloud.google.com/network-tier";
 
-/// P-20
 #[tokio::test]
 async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -27,7 +26,6 @@ async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
     assert_eq!(scene.object("forwardingRules", "LB"), made);
 }
 
-/// P-59
 #[tokio::test]
 async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -45,7 +43,6 @@ async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say()
     }
 }
 
-/// P-62
 #[tokio::test]
 async fn without_its_annotation_a_balancer_keeps_its_tier_also_when_its_rule_is_made_again() {
     let mut scene = Scene::with(&["n1"]).await;
