@@ -169,6 +169,27 @@ const ROLES: &[Role] = &[
         refused: &[("route", "compute.routes.list")],
         warning: None,
     },
+    // The same without any right on firewall rules.
+    Role {
+        name: "shared VPC, no firewalls",
+        lacks: &[],
+        host_lacks: Some(&[
+            "compute.firewalls.*",
+            "compute.globalOperations.get",
+            "compute.networks.updatePolicy",
+            "compute.routes.*",
+        ]),
+        refused: &[
+            ("ensure external", "compute.firewalls.get"),
+            ("ensure internal", "compute.firewalls.get"),
+            ("new external", "compute.firewalls.get"),
+            ("new internal", "compute.firewalls.get"),
+            ("delete external", "compute.firewalls.get"),
+            ("delete internal", "compute.firewalls.get"),
+            ("route", "compute.routes.list"),
+        ],
+        warning: None,
+    },
 ];
 
 /// The work that failed, and why.
