@@ -19,7 +19,7 @@ use crate::tests::world;
 
 fn clients(url: &str) -> Clients {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build();
-    let http = super::http::client(&|_| None).unwrap();
+    let http = http::client(&|_| None).unwrap();
     world::clients(url, |config| config.timeout_config(timeouts).http_client(http))
 }
 
