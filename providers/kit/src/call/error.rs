@@ -26,8 +26,8 @@ pub struct CallError<O> {
     pub kind: ErrorKind,
     /// The HTTP status of the answer, if any.
     pub status: Option<u16>,
-    /// The delay that the cloud requested, if any.
-    pub after: Option<Duration>,
+    /// The delay that the cloud requested, if any: in seconds, rounded up, so that results stay small.
+    pub after: Option<u16>,
 }
 
 /// The kind of failure of an operation.
@@ -129,6 +129,7 @@ impl<O: Operation> CallError<O> {
             Cause::NoAnswer => ErrorKind::NoAnswer,
             Cause::Answered => answered::<O>(&code, status, after),
         };
+        let after = after.map(seconds);
         Self { operation, message: clean(O::redact(message.trim())), code, request_id, kind, status, after }
     }
 
@@ -200,7 +201,8 @@ impl<O: Operation> CallError<O> {
             Meaning::Denied => ErrorClass::Denied { action: self.action() },
             Meaning::Passing => ErrorClass::Transient { after: None },
             Meaning::Busy(usual) => {
-                ErrorClass::InProgress { after: self.after.map_or(usual, |after| after.min(LONGEST_REQUESTED)) }
+                let asked = self.after.map(|after| Duration::from_secs(after.into()).min(LONGEST_REQUESTED));
+                ErrorClass::InProgress { after: asked.unwrap_or(usual) }
             }
             Meaning::Invalid => ErrorClass::Invalid { findings: Vec::new() },
             Meaning::Unsupported => ErrorClass::Unsupported,
@@ -296,6 +298,11 @@ impl<O: Operation> From<CallError<O>> for ProviderError {
         let (class, message, detail) = (error.class(), error.text(), error.detail());
         Self::Cloud(CloudError { class, message, detail }.into())
     }
+}
+
+fn seconds(delay: Duration) -> u16 {
+    let whole = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
+    u16::try_from(whole).unwrap_or(u16::MAX)
 }
 
 /// Whether the HTTP answer alone means throttling. A 503 with `Retry-After` does, whatever the error code.
