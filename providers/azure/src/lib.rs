@@ -5,7 +5,6 @@
 //! `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and everything before the first controller
 //! runs. The README of this crate is the reference of keys, flags and annotations.
 #![deny(missing_docs)]
-#![allow(dead_code)]
 
 mod annotations;
 mod client;

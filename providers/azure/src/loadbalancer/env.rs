@@ -1,7 +1,5 @@
 //! The configuration of load balancers.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::names::{INTERNAL, without_internal};
@@ -142,9 +140,4 @@ pub(crate) fn balancer_name(plain: &str, scheme: Scheme) -> String {
         Scheme::External => plain.to_owned(),
         Scheme::Internal => format!("{plain}{INTERNAL}"),
     }
-}
-
-/// The configured tags by name, for tests and the configuration.
-pub(crate) fn tags(text: &str, map: &BTreeMap<String, String>) -> Tags {
-    super::tags::configured(text, map).0
 }

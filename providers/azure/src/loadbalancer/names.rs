@@ -126,15 +126,6 @@ pub(crate) fn pool(cluster: &str, family: Family) -> String {
     }
 }
 
-/// The pool of a Service with `externalTrafficPolicy: Local`, if there are several load balancers.
-pub(crate) fn local_pool(key: &str, family: Family) -> String {
-    let name = key.replacen('/', "-", 1).to_lowercase();
-    match family {
-        Family::V4 => name,
-        Family::V6 => name + "-ipv6",
-    }
-}
-
 /// The name of a load balancer without the end of internal ones, and whether it is one.
 pub(crate) fn without_internal(name: &str) -> (&str, bool) {
     let at = name.len().saturating_sub(INTERNAL.len());
@@ -221,6 +212,5 @@ mod tests {
         assert_eq!(private_link("a1"), "pls-a1");
         assert_eq!(private_link_ip("sub", "pls-a1", "dynamic-0"), "sub-pls-a1-dynamic-0");
         assert_eq!(private_link_ip(&"s".repeat(90), "p", "static-10.0.0.4").len(), 80);
-        assert_eq!(local_pool("Default/Web", Family::V6), "default-web-ipv6");
     }
 }

@@ -112,6 +112,7 @@ impl Observed {
     }
 
     /// A managed load balancer.
+    #[cfg(test)]
     pub(crate) fn balancer(&self, name: &str) -> Option<&Value> {
         json::named(&self.balancers, name)
     }

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use ccm_kit::lock;
-use ccm_provider::ProviderError;
 use serde_json::Value;
 
 use super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
@@ -76,8 +75,6 @@ pub(crate) struct Results {
     pub(crate) addresses: BTreeMap<String, IpAddr>,
     /// Public IP addresses that exist now, and private link services that are deleted, by ID in lower case.
     pub(crate) ready: BTreeSet<String>,
-    /// Services for which there was no place in a shared object, by place.
-    pub(crate) left_out: BTreeMap<usize, ProviderError>,
     /// Whether there are more members to change than one call does.
     pub(crate) has_more: bool,
 }

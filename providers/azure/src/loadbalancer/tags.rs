@@ -28,20 +28,6 @@ pub(crate) fn parse(text: &str) -> (Tags, Vec<String>) {
     (tags, wrong)
 }
 
-/// The configured tags: those of `tagsMap` win.
-pub(crate) fn configured(tags: &str, map: &BTreeMap<String, String>) -> (Tags, Vec<String>) {
-    let (mut all, wrong) = parse(tags);
-    for (key, value) in map {
-        let key = key.trim();
-        if key.is_empty() {
-            continue;
-        }
-        all.retain(|present, _| !json::same(present, key));
-        all.insert(key.to_owned(), trimmed(value));
-    }
-    (all, wrong)
-}
-
 /// Without blanks around it; the word `null`, which Azure reserves, keeps them.
 fn trimmed(value: &str) -> String {
     let trimmed = value.trim();
@@ -105,12 +91,6 @@ mod tests {
         assert_eq!(parsed, tags(&[("a", "1"), ("b", "2"), ("e", ""), ("n", " null ")]));
         assert_eq!(wrong, ["c=1=2", "=x"]);
         assert_eq!(parse(""), (Tags::new(), Vec::new()));
-    }
-
-    #[test]
-    fn the_map_wins_with_its_spelling() {
-        let map = tags(&[("A", "2"), (" ", "x")]);
-        assert_eq!(configured("a=1,b=1", &map).0, tags(&[("A", "2"), ("b", "1")]));
     }
 
     #[test]

@@ -155,13 +155,13 @@ keys! {
     "preConfiguredBackendPoolLoadBalancerTypes" Other("string", unmanaged_pools), "", "`internal`, `external` or `all`: the members of these load balancers are never changed.";
     "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are no members of standard load balancers.";
     "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
-    "maximumLoadBalancerRuleCount" Count(|c| &mut c.balancing.most_rules), "250", "The most rules of a load balancer.";
+    "maximumLoadBalancerRuleCount" Count(|c| &mut c.balancing.most_rules), "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
     "enableMigrateToIPBasedBackendPoolAPI" Flag(|c| &mut c.balancing.migrate_api), "false", "Pools change to addresses by Azure's own operation.";
-    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Scale set instances that are changed at the same time.";
+    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Without effect: up to 100 instances are changed in one call, those of a scale set at the same time.";
     "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers.";
-    "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "How often the members of Services with `externalTrafficPolicy: Local` are written.";
-    "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "How often such a write is repeated.";
+    "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "Without effect: members are written as soon as nodes change.";
+    "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "Without effect: a write is repeated with growing pauses until it succeeds.";
     "clusterServiceLoadBalancerHealthProbeMode" Text(|c| &mut c.raw.probe_mode), "servicenodeport", "`servicenodeport`, or `shared`: one probe for all Services.";
     "clusterServiceSharedLoadBalancerHealthProbePort" Other("integer", probe_port), "10256", "Its port.";
     "clusterServiceSharedLoadBalancerHealthProbePath" Text(|c| &mut c.balancing.shared_probe_path), "/healthz", "Its path.";
