@@ -402,5 +402,6 @@ pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> 
         )
     };
     let controller = entry(spec.name, spec.aliases, "node-controller", task::PERMISSIONS, parse);
-    Controller { label: spec.name, on_by_default: spec.on_by_default, ..controller }
+    // On by default with its provider only: `Program::complete`.
+    Controller { label: spec.name, on_by_default: false, ..controller }
 }

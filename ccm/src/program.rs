@@ -77,6 +77,8 @@ impl Program {
         let classes = |&(provider, spec): &_| controllers::service_of_classes(provider, spec);
         self.controllers.extend(self.service_controllers.iter().map(classes));
         self.on_by_default.extend(registry.on_by_default());
+        let tasks = registry.node_tasks().filter(|(_, task)| task.on_by_default);
+        self.on_by_default.extend(tasks.map(|(provider, task)| (provider, task.name)));
         self.absent_controllers.extend(registry.absent_controllers());
         let mut seen = BTreeSet::new();
         if let Some(flag) = self.flags.iter().find(|flag| !seen.insert(flag.name)) {

@@ -6,7 +6,7 @@ use super::env::Env;
 use super::json;
 use super::plan::address::Outcome;
 use super::plan::balancer::BalancerChange;
-use super::step::Write;
+use super::plan::step::Write;
 use super::tags;
 use super::wanted::Wanted;
 

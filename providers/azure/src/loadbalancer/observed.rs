@@ -49,7 +49,7 @@ pub(crate) struct Observed {
     /// Services whose part of a shared object the cloud refuses, by key.
     pub(crate) refused: BTreeMap<String, ProviderError>,
     /// The interfaces of nodes that may become or cease to be members.
-    pub(crate) interfaces: super::members::Interfaces,
+    pub(crate) interfaces: super::machines::Interfaces,
 }
 
 /// What the cluster shows of all Services and nodes: destinations of security rules that stay.

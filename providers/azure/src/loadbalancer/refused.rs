@@ -1,12 +1,11 @@
 //! Services whose part of a shared object the cloud refuses: they are left out of it, so that the others get theirs.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::lock;
-use ccm_provider::{ProviderError, Service, ServiceAction};
+use ccm_provider::{ProviderError, ServiceAction};
 use tokio::time::Instant;
 
 use super::wanted::Wanted;
@@ -45,11 +44,4 @@ impl Refused {
         }
         found
     }
-}
-
-/// Another one after a change of the Service.
-pub(super) fn fingerprint(service: &Service) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    format!("{} {:?} {:?}", service.metadata.uid, service.spec, service.metadata.annotations).hash(&mut hasher);
-    hasher.finish()
 }

@@ -20,8 +20,8 @@ use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::service::Reached;
+use super::plan::step::{Made, SecurityChange, Write};
 use super::repair::{self, Repairs};
-use super::step::{Made, SecurityChange, Write};
 use super::waiting::Waiting;
 use crate::client::id::ArmId;
 use crate::client::operation::{

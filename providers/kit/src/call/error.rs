@@ -5,9 +5,10 @@ use std::time::Duration;
 use ccm_provider::{CloudError, ErrorClass, ProviderError};
 
 use super::Operation;
-use super::lane::LONGEST_REQUESTED;
 use crate::batch::Interrupted;
 
+/// A longer requested delay is treated as a mistake.
+pub(super) const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
 /// Longer messages are truncated: an event holds 1,024 characters.
 const TEXT_LIMIT: usize = 600;
 

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::error::LONGEST_REQUESTED;
 use super::pressure::Pressure;
 use super::{CallError, CallMetrics, ErrorKind, Priority};
 
@@ -17,8 +18,6 @@ use crate::lock::lock;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Short, so that calls resume within 5 s of the end of throttling; a probe costs one call.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4_500);
-/// A longer `Retry-After` is treated as a mistake.
-pub(super) const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
 /// The longest time that refreshing waits behind calls of users.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The share of the pace that remains under the highest pressure.

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::super::json::{self, same};
 use super::super::names;
 use super::super::observed::Seen;
-use super::super::step::Write;
 use super::super::tags;
 use super::super::wanted::links::Link;
 use super::super::wanted::{Item, refused};
+use super::step::{LinkDeletion, Write};
 use super::{Planner, summary};
 use crate::client::id::ArmId;
 
@@ -21,13 +21,6 @@ const SUBNETS: u32 = 25;
 const LINKS: u32 = 30;
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 const SERVICES: &str = "Microsoft.Network/privateLinkServices";
-
-/// A private link service to delete, with its connections.
-#[derive(Debug, Clone)]
-pub(crate) struct LinkDeletion {
-    pub(crate) id: ArmId,
-    pub(crate) connections: Vec<ArmId>,
-}
 
 impl Planner<'_> {
     /// Plans the private link service of a frontend.

@@ -11,14 +11,15 @@ use serde_json::Value;
 
 use super::super::env::PoolKind;
 use super::super::json;
+use super::super::machines::Machine;
 use super::super::members::{
-    InstanceChange, InterfaceChange, Machine, Members, ModelChange, PoolChange, Pools, configurations_of, may_join,
-    obstacle, scheme_of,
+    InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of, may_join, obstacle,
+    scheme_of,
 };
 use super::super::names::{self, Family};
-use super::super::step::Write;
 use super::super::wanted::refused;
 use super::balancer::BalancerChange;
+use super::step::Write;
 use super::{Planner, summary};
 use crate::client::id::ArmId;
 

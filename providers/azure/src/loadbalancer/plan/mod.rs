@@ -13,7 +13,6 @@ use super::env::Env;
 use super::json::{self, same};
 use super::names::without_internal;
 use super::observed::Observed;
-use super::step::Write;
 use super::wanted::{Item, Wanted};
 use crate::client::id::ArmId;
 
@@ -26,12 +25,14 @@ mod place;
 mod rules;
 pub(crate) mod security;
 pub(crate) mod service;
+pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
 use address::{AddressChange, AddressEdit, Outcome};
 use balancer::{BalancerChange, Edit};
 use service::Reached;
+use step::Write;
 
 /// Stages: steps of a smaller one end first.
 const ADDRESSES: u32 = 0;

@@ -10,7 +10,7 @@ use ccm_provider::ProviderError;
 use super::super::claim;
 use super::super::env::{Several, balancer_name};
 use super::super::json::{self, same};
-use super::super::members::Machine;
+use super::super::machines::Machine;
 use super::super::names;
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};

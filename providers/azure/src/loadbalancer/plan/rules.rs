@@ -11,11 +11,11 @@ use super::super::claim;
 use super::super::json;
 use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
-use super::super::step::{SecurityChange, SecurityPart, Write};
 use super::super::wanted::access::Access;
 use super::super::wanted::{Destinations, Item, refused};
 use super::security::{self, Claim, Keep, by_family};
 use super::service::Reached;
+use super::step::{SecurityChange, SecurityPart, Write};
 use super::{Planner, RULES, summary};
 
 /// The needs of security rules: the address.

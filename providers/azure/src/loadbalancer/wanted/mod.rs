@@ -1,6 +1,7 @@
 //! The desired state of Services, from their specs and annotations and from the nodes. Pure.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 
 use ccm_kit::annotations::{Annotations, Key, invalid};
@@ -139,7 +140,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let group = annotations.readable(&keys::LB_GROUP).unwrap_or_else(|| env.group.clone());
     let mut item = Item {
         key: service.key().to_string(),
-        fingerprint: super::refused::fingerprint(service),
+        fingerprint: fingerprint(service),
         action: work.action,
         names: Names::new(service, subnet.clone()),
         scheme,
@@ -325,4 +326,11 @@ fn is_public(ip: IpAddr) -> bool {
 
 pub(super) fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}
+
+/// Another one after a change of the Service.
+fn fingerprint(service: &Service) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{} {:?} {:?}", service.metadata.uid, service.spec, service.metadata.annotations).hash(&mut hasher);
+    hasher.finish()
 }

@@ -10,12 +10,11 @@ use std::sync::{Mutex, MutexGuard};
 use ccm_kit::lock;
 use serde_json::Value;
 
-use super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
-use super::plan::address::AddressChange;
-use super::plan::balancer::BalancerChange;
-use super::plan::links::LinkDeletion;
-use super::plan::security::{Claim, Keep};
-use super::plan::service::Reached;
+use super::super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
+use super::address::AddressChange;
+use super::balancer::BalancerChange;
+use super::security::{Claim, Keep};
+use super::service::Reached;
 use crate::client::id::ArmId;
 
 /// One write.
@@ -44,6 +43,13 @@ pub(crate) enum Write {
         body: Value,
     },
     DeleteLink(LinkDeletion),
+}
+
+/// A private link service to delete, with its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkDeletion {
+    pub(crate) id: ArmId,
+    pub(crate) connections: Vec<ArmId>,
 }
 
 /// All changes of the security group.

@@ -1,0 +1,81 @@
+//! The machines behind load balancers, and what is read of them.
+
+use std::collections::BTreeMap;
+
+use ccm_provider::ProviderError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::json;
+use crate::client::id::ArmId;
+
+const SCALE_SETS: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
+const MACHINES: &str = "Microsoft.Compute/virtualMachines";
+
+/// A machine behind load balancers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Machine {
+    /// An instance of a uniform scale set.
+    Instance(ArmId),
+    /// A virtual machine with interfaces of its own.
+    Machine(ArmId),
+}
+
+impl Machine {
+    /// The machine of a provider ID.
+    pub(crate) fn of(provider_id: &str) -> Option<Self> {
+        let id = ArmId::parse(provider_id.strip_prefix("azure://")?).ok()?;
+        match () {
+            () if id.is(SCALE_SETS) => Some(Self::Instance(id)),
+            () if id.is(MACHINES) => Some(Self::Machine(id)),
+            () => None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> &ArmId {
+        match self {
+            Self::Instance(id) | Self::Machine(id) => id,
+        }
+    }
+
+    /// The scale set of an instance.
+    pub(crate) fn set(&self) -> Option<ArmId> {
+        match self {
+            Self::Instance(id) => id.parent(),
+            Self::Machine(_) => None,
+        }
+    }
+}
+
+/// What was read of machines.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Interfaces {
+    /// The machines of interfaces, both by ID in lower case.
+    pub(crate) owners: BTreeMap<String, String>,
+    /// The scale sets or availability sets of machines that are no instances, by ID in lower case.
+    pub(crate) sets: BTreeMap<String, String>,
+    /// By ID in lower case.
+    pub(crate) instances: BTreeMap<String, Value>,
+    pub(crate) models: BTreeMap<String, Value>,
+    pub(crate) interfaces: BTreeMap<String, Value>,
+    /// Scale sets and resource groups that could not be read, in lower case.
+    pub(crate) unread: BTreeMap<String, ProviderError>,
+}
+
+impl Interfaces {
+    /// What is written to change the pools of a machine: the instance, or the primary interface.
+    pub(crate) fn of(&self, machine: &Machine) -> Option<(ArmId, &Value)> {
+        match machine {
+            Machine::Instance(id) => Some((id.clone(), self.instances.get(&id.folded())?)),
+            Machine::Machine(id) => {
+                let id = id.folded();
+                let own = self.interfaces.iter().filter(|(interface, _)| self.owners.get(*interface) == Some(&id));
+                let own: Vec<&Value> = own.map(|(_, interface)| interface).collect();
+                let is_primary =
+                    |it: &&&Value| own.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
+                let primary = own.iter().find(is_primary)?;
+                Some((ArmId::parse(json::text(primary, &["id"])).ok()?, primary))
+            }
+        }
+    }
+}
