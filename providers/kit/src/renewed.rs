@@ -40,8 +40,8 @@ impl Life {
 
 /// A credential of a source.
 ///
-/// Whoever needs it gets the current one, as long as it is valid. In the background it is renewed before its end: no
-/// request waits for that, and none fails if the source does. Without a valid one, all callers wait for one read.
+/// Callers get the current one while it is valid. In the background it is renewed before its end: no request waits for
+/// that, and none fails if the source does. Without a valid one, all callers wait for one read.
 pub struct Renewed<T, E> {
     shared: Arc<Shared<T, E>>,
 }

@@ -67,14 +67,14 @@ impl Session {
         let is_network = operation.resource.is_network();
         let tokens = if is_network { &self.identities.network } else { &self.identities.compute };
         let auxiliary = match &self.identities.auxiliary {
-            Some(tokens) if !is_network => Some(tokens.get().await?.header()),
+            Some(tokens) if !is_network => Some(tokens.get().await?.value.header()),
             _ => None,
         };
         let token = tokens.get().await?;
-        match self.exchange(message, token.header(), auxiliary.clone()).await {
+        match self.exchange(message, token.value.header(), auxiliary.clone()).await {
             Err(failure) if failure.status == Some(401) => {
                 let token = tokens.after(&token).await?;
-                self.exchange(message, token.header(), auxiliary).await
+                self.exchange(message, token.value.header(), auxiliary).await
             }
             answer => answer,
         }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
+use super::names::is_of;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
@@ -170,7 +171,7 @@ impl Writer<'_> {
             }
         };
         let (after, left_out) = change.after(self.env, &change.before, address);
-        // The addresses are known at the next look, which tells the Services apart.
+        // The next observation shows the addresses, so that its plan leaves out only the Services without a place.
         if !left_out.is_empty() {
             let text = "the security group has no place for some Services: planned again";
             return Err(ProviderError::new(ErrorClass::Conflict, text));
@@ -249,14 +250,7 @@ impl Writer<'_> {
             return error;
         }
         let text = error.to_string().to_lowercase();
-        let is_named = |edit: &&Edit| {
-            let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
-            let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
-            let mut ids = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| id.name().to_lowercase());
-            let mut names = names.map(str::to_lowercase);
-            ids.any(|name| text.contains(&name)) || names.any(|name| text.contains(&name))
-        };
-        let named: Vec<&Edit> = edits.iter().filter(is_named).collect();
+        let named: Vec<&Edit> = edits.iter().filter(|edit| names_part(&text, edit)).collect();
         if named.is_empty() || named.len() == edits.len() && named.len() > 1 {
             return error;
         }
@@ -270,7 +264,66 @@ impl Writer<'_> {
     }
 }
 
+/// Whether the text of an error, in lower case, names an object of this part: one with the name of the Service, or its
+/// public IP address by ID. The name of an address is users' choice, and may be any word of the text.
+fn names_part(text: &str, edit: &Edit) -> bool {
+    let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
+    let mut ips = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| format!("/publicipaddresses/{}", id.name()));
+    let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
+    let mut own = names.filter(|name| is_of(name, &edit.base));
+    ips.any(|id| mentions(text, &id)) || own.any(|name| mentions(text, name))
+}
+
+/// Whether a text in lower case contains a name, and not only as the beginning of a longer one.
+fn mentions(text: &str, name: &str) -> bool {
+    let name = name.to_lowercase();
+    let ends = |rest: &str| {
+        let mut next = rest.chars();
+        match next.next() {
+            // The end of a sentence, or part of a name.
+            Some('.') => !next.next().is_some_and(char::is_alphanumeric),
+            Some(c) => !c.is_alphanumeric() && !matches!(c, '-' | '_'),
+            None => true,
+        }
+    };
+    text.match_indices(&name).any(|(at, _)| text.get(at + name.len()..).is_some_and(ends))
+}
+
 fn operation(pending: &Pending) -> Operation {
     let text = format!("changing {} {}", pending.id.kind().rsplit('/').next().unwrap_or_default(), pending.id.name());
     Operation { name: pending.to_string(), text }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const IPS: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses";
+
+    /// The part of a Service whose public IP address has this name.
+    fn part(base: &str, ip: &str) -> Edit {
+        Edit {
+            base: base.to_owned(),
+            frontends: vec![json!({"name": base, "properties": {"publicIPAddress": {"id": format!("{IPS}/{ip}")}}})],
+            rules: vec![json!({"name": format!("{base}-TCP-80")})],
+            probes: vec![json!({"name": "cluster-service-shared-health-probe"})],
+            ..Edit::default()
+        }
+    }
+
+    #[test]
+    fn an_error_is_that_of_the_part_whose_object_it_names() {
+        let of = |text: &str, base, ip| names_part(&text.to_lowercase(), &part(base, ip));
+        let taken = format!("Resource {IPS}/web1 is in use by another frontend.");
+        assert!(of(&taken, "a1", "web1") && of(&taken, "a1", "WEB1"));
+        assert!(!of(&taken, "a1", "web"), "the beginning of another name");
+        assert!(!of(&taken, "a1", "in"), "a word of the text is no address");
+        let rule = "Rule a1-TCP-80 is invalid.";
+        assert!(of(rule, "a1", "x") && !of(rule, "a2", "x"));
+        assert!(!of("Rule a1-TCP-8080 is invalid", "a1", "x"), "a rule of another port");
+        assert!(!of("Probe cluster-service-shared-health-probe is invalid", "a1", "x"), "the probe is everybody's");
+        assert!(of(&format!("see {IPS}/web1."), "a1", "web1") && !of(&format!("see {IPS}/web1.eu"), "a1", "web1"));
+    }
 }

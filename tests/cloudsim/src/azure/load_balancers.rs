@@ -421,7 +421,7 @@ fn in_use(part: &Id, user: &str, id: &Id) -> Problem {
     errors::bad("InUseBackendAddressPoolCannotBeDeleted", text)
 }
 
-/// The interfaces in the pools must not have failed, and not be on their way out.
+/// The interfaces in the pools must not have failed, and must not be in deletion.
 fn settled_members(world: &World, id: &Id, fields: &Value) -> Result<(), Problem> {
     if world.action.is_empty() {
         return Ok(());

@@ -126,7 +126,7 @@ async fn forward(
 async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silent: watch::Receiver<bool>) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(read) = from.read(&mut buffer).await {
-        // What arrives is acknowledged by the kernel, and lost. The other side is not told that this one has closed.
+        // What arrives is acknowledged by the kernel, and lost. The peer learns nothing about the close.
         if *silent.borrow() {
             if read == 0 {
                 std::future::pending::<()>().await;

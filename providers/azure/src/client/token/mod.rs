@@ -4,31 +4,29 @@ pub(crate) mod certificate;
 pub(crate) mod source;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::call::{Cause, Failure};
-use ccm_kit::lock;
+use ccm_kit::{Interrupted, Life, Renewed, Stamped};
+use futures::FutureExt as _;
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
 
 /// A token is renewed this long before it expires.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
-/// The pause after a renewal that has failed, while the token is still valid.
-const AGAIN: Duration = Duration::from_secs(30);
 
 /// A token.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Token {
     header: HeaderValue,
-    expires: Timestamp,
+    life: Option<Life>,
 }
 
 impl Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
+        f.debug_struct("Token").field("life", &self.life).finish_non_exhaustive()
     }
 }
 
@@ -40,19 +38,14 @@ impl Token {
         let unusable = || refused("the token is empty or holds control characters");
         let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| unusable())?;
         header.set_sensitive(true);
-        let lifetime = SignedDuration::try_from(lifetime).unwrap_or_default();
-        let expires = Timestamp::now().checked_add(lifetime).unwrap_or(Timestamp::MAX);
-        if text.is_empty() { Err(unusable()) } else { Ok(Self { header, expires }) }
+        let (now, lifetime) = (Timestamp::now(), SignedDuration::try_from(lifetime).unwrap_or_default());
+        let end = now.checked_add(lifetime).unwrap_or(Timestamp::MAX);
+        if text.is_empty() { Err(unusable()) } else { Ok(Self { header, life: Life::new(now, end, RENEW_BEFORE) }) }
     }
 
     /// The value of the header `Authorization`.
     pub(crate) fn header(&self) -> HeaderValue {
         self.header.clone()
-    }
-
-    fn ends_within(&self, time: Duration) -> bool {
-        let time = SignedDuration::try_from(time).unwrap_or_default();
-        self.expires.duration_since(Timestamp::now()) <= time
     }
 }
 
@@ -65,72 +58,31 @@ pub(crate) trait Source: Debug + Send + Sync {
 
 /// The current token of a source. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Tokens(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    source: Box<dyn Source>,
-    current: Mutex<Option<Arc<Token>>>,
-    /// No renewal begins before.
-    not_before: Mutex<Option<Instant>>,
-    fetching: tokio::sync::Mutex<()>,
-}
+pub(crate) struct Tokens(Arc<Renewed<Token, Failure>>);
 
 impl Tokens {
     pub(crate) fn new(source: impl Source + 'static) -> Self {
-        let (current, not_before, fetching) = Default::default();
-        Self(Arc::new(Shared { source: Box::new(source), current, not_before, fetching }))
+        let source: Arc<dyn Source> = Arc::new(source);
+        let read = move || {
+            let source = source.clone();
+            async move { source.fetch().await.map_err(no_token) }.boxed()
+        };
+        let late = |how: Interrupted| Failure {
+            message: format!("no token: {how}"),
+            cause: Cause::NoAnswer,
+            ..Failure::default()
+        };
+        Self(Arc::new(Renewed::new(read, late, |token: &Token| token.life)))
     }
 
-    /// A valid token. One that expires soon is renewed meanwhile, so that no request waits for it.
-    pub(crate) async fn get(&self) -> Result<Arc<Token>, Failure> {
-        match self.current() {
-            Some(token) if token.ends_within(Duration::ZERO) => self.after(&token).await,
-            Some(token) => {
-                if token.ends_within(RENEW_BEFORE) && self.may_renew() {
-                    let (tokens, old) = (self.clone(), token.clone());
-                    tokio::spawn(async move {
-                        if let Err(failure) = tokens.after(&old).await {
-                            tracing::warn!(why = failure.message, "the token for Azure is not renewed yet");
-                        }
-                    });
-                }
-                Ok(token)
-            }
-            None => self.fetched(None).await,
-        }
+    /// A valid token.
+    pub(crate) async fn get(&self) -> Result<Stamped<Token>, Failure> {
+        self.0.get().await
     }
 
-    /// A token to replace this one, which has expired or was refused.
-    pub(crate) async fn after(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
-        self.fetched(Some(old)).await
-    }
-
-    fn current(&self) -> Option<Arc<Token>> {
-        lock(&self.0.current).clone()
-    }
-
-    /// Whether a renewal may begin now; the next one may then begin after a pause.
-    fn may_renew(&self) -> bool {
-        let mut not_before = lock(&self.0.not_before);
-        let may = not_before.is_none_or(|at| Instant::now() >= at);
-        if may {
-            *not_before = Some(Instant::now() + AGAIN);
-        }
-        may
-    }
-
-    /// One fetch for all waiting callers. If the token has changed meanwhile, it is returned.
-    async fn fetched(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
-        let _turn = self.0.fetching.lock().await;
-        if let Some(current) = self.current()
-            && old.is_none_or(|old| !Arc::ptr_eq(old, &current))
-        {
-            return Ok(current);
-        }
-        let token = Arc::new(self.0.source.fetch().await.map_err(no_token)?);
-        *lock(&self.0.current) = Some(token.clone());
-        Ok(token)
+    /// A token to replace this one, which was refused.
+    pub(crate) async fn after(&self, old: &Stamped<Token>) -> Result<Stamped<Token>, Failure> {
+        self.0.after(old.began).await
     }
 }
 
@@ -169,82 +121,32 @@ fn refused(message: impl Into<String>) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
-    /// Gives a token for a time, and fails while it is down.
-    #[derive(Debug, Clone, Default)]
-    struct Issuer(Arc<(AtomicUsize, AtomicUsize)>);
-
-    impl Issuer {
-        fn lifetime(&self, seconds: usize) {
-            self.0.1.store(seconds, Ordering::Relaxed);
-        }
-
-        fn asked(&self) -> usize {
-            self.0.0.load(Ordering::Relaxed)
-        }
-    }
+    #[derive(Debug)]
+    struct Expired;
 
     #[async_trait]
-    impl Source for Issuer {
+    impl Source for Expired {
         async fn fetch(&self) -> Result<Token, Failure> {
-            let number = self.0.0.fetch_add(1, Ordering::Relaxed);
-            match self.0.1.load(Ordering::Relaxed) {
-                0 => Err(Failure {
-                    status: Some(401),
-                    code: "invalid_client".to_owned(),
-                    message: "AADSTS7000222: x".to_owned(),
-                    ..Failure::default()
-                }),
-                seconds => Token::new(&format!("t{number}"), Duration::from_secs(seconds as u64)),
-            }
+            let (code, message) = ("invalid_client".to_owned(), "AADSTS7000222: x".to_owned());
+            Err(Failure { status: Some(401), code, message, ..Failure::default() })
         }
-    }
-
-    async fn settled() {
-        for _ in 0..8 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_token_is_renewed_before_it_expires_and_nobody_waits() {
-        let issuer = Issuer::default();
-        issuer.lifetime(200);
-        let tokens = Tokens::new(issuer.clone());
-        let first = tokens.get().await.unwrap();
-        assert_eq!(tokens.get().await.unwrap(), first);
-        issuer.lifetime(3600);
-        settled().await;
-        let second = tokens.get().await.unwrap();
-        assert!(second != first && issuer.asked() == 2);
-        assert_eq!((tokens.get().await.unwrap(), issuer.asked()), (second, 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_valid_token_is_used_while_the_issuer_fails() {
-        let issuer = Issuer::default();
-        issuer.lifetime(200);
-        let tokens = Tokens::new(issuer.clone());
-        let first = tokens.get().await.unwrap();
-        issuer.lifetime(0);
-        for _ in 0..5 {
-            assert_eq!(tokens.get().await.unwrap(), first);
-            settled().await;
-        }
-        assert_eq!(issuer.asked(), 2, "a failed renewal is repeated after a pause");
-        tokio::time::advance(AGAIN).await;
-        assert_eq!(tokens.get().await.unwrap(), first);
-        settled().await;
-        assert_eq!(issuer.asked(), 3);
     }
 
     #[tokio::test]
     async fn a_refusal_names_what_to_do() {
-        let failure = Tokens::new(Issuer::default()).get().await.unwrap_err();
+        let failure = Tokens::new(Expired).get().await.unwrap_err();
         assert_eq!((failure.cause, failure.status), (Cause::Credentials, None));
         assert!(failure.message.contains("the client secret has expired"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_token_is_renewed_five_minutes_before_its_end_and_not_shown() {
+        let token = Token::new("secret", Duration::from_secs(3600)).unwrap();
+        let life = token.life.unwrap();
+        assert_eq!(life.end.duration_since(life.renew), SignedDuration::from_secs(300));
+        assert!(!format!("{token:?}").contains("secret"));
+        assert!(Token::new("", Duration::from_secs(1)).is_err() && Token::new("a\n", Duration::from_secs(1)).is_err());
     }
 }

@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
         for (change, _) in changes {
             let after = change.after(self.env, |_| true);
             let places: BTreeSet<usize> = match change.edits.is_empty() {
-                // Only tags differ: whoever is there first.
+                // Only tags differ: the first Service reports the write.
                 true => self.first_whole().into_iter().collect(),
                 false => change.edits.iter().map(|edit| edit.place).collect(),
             };
