@@ -18,6 +18,9 @@ use crate::{Harness, Outage, TestCluster};
 /// Maximum number of calls while the answer requests a retry.
 const ATTEMPTS: usize = 40;
 
+/// A provider may return a failure to calls that follow it within a second. Longer, for a slow timer.
+const FAILURES_ARE_SHARED: Duration = Duration::from_millis(1_200);
+
 /// `--cluster-name` of all clauses.
 pub(crate) const CLUSTER: &str = "contract";
 
@@ -98,6 +101,13 @@ impl Bed {
             true => Ok(()),
             false => Err(Outcome::NotApplicable("the harness can't make this outage")),
         }
+    }
+
+    /// Ends the outage, and the time in which the process still returns its failures.
+    pub(crate) async fn recover(&self) -> Result {
+        self.disrupt(Outage::None).await?;
+        tokio::time::sleep(FAILURES_ARE_SHARED).await;
+        Ok(())
     }
 
     /// Creates a running instance and its node, which has the provider ID and is added to the cluster.

@@ -266,7 +266,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
             holds!(answers.iter().all(Answer::is_err), "the cloud is down, and {action:?} answers {answers:?}");
         }
     }
-    bed.disrupt(Outage::None).await?;
+    bed.recover().await?;
     let now = bed.contents().await;
     holds!(now == before, "the cloud was down, and now holds {now:?} instead of {before:?}");
     is_settled(&bed, &web, &nodes).await

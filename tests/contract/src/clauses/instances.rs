@@ -173,7 +173,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
             holds!(!found, "the cloud is down, and the answer is {answer:?}");
         }
     }
-    bed.disrupt(Outage::None).await?;
+    bed.recover().await?;
     found("one", &ask_one(&bed, &node, Aspects::LIFECYCLE).await?)?;
     Ok(())
 }

@@ -180,7 +180,7 @@ pub(super) async fn a_cloud_that_fails_gives_no_short_list(harness: Arc<dyn Harn
         gone.len() == 2 && gone.iter().all(std::result::Result::is_err),
         "the cloud is down, and routes are removed: {gone:?}"
     );
-    bed.disrupt(Outage::None).await?;
+    bed.recover().await?;
     let after = listed(&bed).await?;
     holds!(pairs(&all) == pairs(&after), "before {all:?}, after {after:?}");
     Ok(())
