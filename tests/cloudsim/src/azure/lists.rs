@@ -114,6 +114,11 @@ pub(super) fn provider(world: &mut World, call: &Call) -> Result<Reply, Problem>
     Ok(Reply::json(200, &body))
 }
 
+/// `GET …/providers/Microsoft.Authorization/permissions`: the rights of the caller in a resource group.
+pub(super) fn permissions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
+    Ok(reply(&[json!({"actions": ["*"], "notActions": world.options.not_actions})], None))
+}
+
 /// The display name of a location: `East US`.
 fn display(location: &str) -> String {
     match location {

@@ -293,8 +293,10 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
         return Err(Problem::new(401, "InvalidAuthenticationTokenTenant", text));
     }
     world.caller = Caller { client: token.client, tenants };
-    if world.options.denied.iter().any(|pattern| matches(pattern, call.action)) {
-        return Err(errors::forbidden(&world.caller.client, &routes::right(call), &call.path));
+    let (options, right) = (&world.options, routes::right(call));
+    let is_denied = options.denied.iter().any(|pattern| matches(pattern, call.action));
+    if is_denied || options.not_actions.iter().any(|pattern| matches(pattern, &right)) {
+        return Err(errors::forbidden(&world.caller.client, &right, &call.path));
     }
     Ok(())
 }

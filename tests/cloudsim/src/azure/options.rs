@@ -64,6 +64,8 @@ pub struct Options {
     pub limits: Limits,
     /// The actions that the caller may not call: `virtualMachines.listAll`; a trailing `*` matches any suffix.
     pub denied: Vec<String>,
+    /// The rights that the role of the caller excludes: `Microsoft.Network/loadBalancers/write`. A trailing `*` as above.
+    pub not_actions: Vec<String>,
     /// The remaining budget that answers report.
     pub remaining: u64,
     /// Whether the API versions are those of Azure Stack.
@@ -197,6 +199,7 @@ impl Default for Options {
             quotas: BTreeMap::new(),
             limits: Limits::default(),
             denied: Vec::new(),
+            not_actions: Vec::new(),
             remaining: 11_999,
             stack: false,
             check: true,

@@ -43,6 +43,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "login" ASK "/{}/oauth2/token" "token" login::grant;
     "resources" GET "/subscriptions/{}/resourceGroups/{}" "resourceGroups.get" lists::group;
     "resources" GET "/subscriptions/{}/providers/Microsoft.Compute" "providers.get" lists::provider;
+    "resources" GET "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Authorization/permissions" "permissions.list" lists::permissions;
     "network" GET "/subscriptions/{}/providers/Microsoft.Network/locations/{}/operations/{}" "operations.get" operations::status;
     "network" GET "/subscriptions/{}/providers/Microsoft.Network/locations/{}/operationResults/{}" "operationResults.get" operations::result;
     "compute" GET "/subscriptions/{}/providers/Microsoft.Compute/locations/{}/operations/{}" "operations.get" operations::status;
@@ -130,6 +131,7 @@ fn version(service: &str, group: &str) -> (&'static str, &'static str) {
         }
         (_, "disks") => ("2025-01-02", "2019-03-01"),
         (_, "privateLinkServices" | "privateEndpointConnections") => ("2025-05-01", "2019-03-01"),
+        (_, "permissions") => ("2022-04-01", "2015-07-01"),
         ("network", _) => ("2025-05-01", "2018-11-01"),
         ("compute", "virtualMachines") => ("2025-04-01", "2017-12-01"),
         ("compute", _) => ("2025-04-01", "2019-07-01"),
