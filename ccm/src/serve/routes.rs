@@ -115,7 +115,8 @@ impl Routes {
     {
         let state = &self.state;
         match path {
-            "/metrics" => self.metrics(state.metrics.text()),
+            // The Go program of Azure serves its metrics under both.
+            "/metrics" | "/metrics/v2" => self.metrics(state.metrics.text()),
             "/metrics/slis" if request.method() == Method::DELETE => {
                 state.health.reset_counts();
                 answer::text(StatusCode::OK, "metrics reset\n")

@@ -9,6 +9,7 @@ pub(crate) mod limit;
 pub(crate) mod metrics;
 pub(crate) mod operation;
 pub(crate) mod pending;
+mod remaining;
 pub(crate) mod session;
 pub(crate) mod token;
 pub(crate) mod view;
@@ -32,6 +33,7 @@ use self::metrics::{Metrics, Place};
 use self::operation::{ABSENT_CODES, COMPUTE_OPERATION_GET, NETWORK_OPERATION_GET, Operation};
 pub(crate) use self::pending::{Pending, State};
 use self::pending::{Watch, of_object, of_operation};
+use self::remaining::Remaining;
 use self::session::{Message, Session};
 
 /// A failed call.
@@ -102,6 +104,7 @@ struct Inner {
     callers: Mutex<BTreeMap<String, Caller<Operation>>>,
     limits: RateLimits,
     metrics: Metrics,
+    remaining: Remaining,
     /// The time of the next look at an operation that has asked for a pause.
     due: Mutex<BTreeMap<String, Instant>>,
     /// The shortest such pause that is honoured.
@@ -117,9 +120,9 @@ impl Client {
         metrics: Metrics,
         least_delay: Duration,
     ) -> Self {
-        let (callers, due) = Default::default();
+        let (callers, due, remaining) = Default::default();
         let caller = caller.deadline(DEADLINE);
-        Self(Arc::new(Inner { session, caller, callers, limits, metrics, due, least_delay }))
+        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, due, least_delay }))
     }
 
     /// Allows writes while this process leads.
@@ -165,7 +168,7 @@ impl Client {
     async fn read(&self, operation: Operation, place: Place<'_>, path: &str, query: Query) -> Result<Value, ApiError> {
         let message = self.message(operation, path, query);
         self.counted(operation, place, async {
-            let send = || async { self.0.session.send(operation, &message).await?.json() };
+            let send = || async { self.send(operation, place, &message).await?.json() };
             self.caller(place.subscription).call(operation, send).await
         })
         .await
@@ -218,7 +221,7 @@ impl Client {
         let read = self.counted(operation, place, async {
             let send = |next: Option<String>| {
                 let message = next.map_or_else(|| first.clone(), |url| Message { url, ..first.clone() });
-                async move { page(self.0.session.send(operation, &message).await?.json()?) }
+                async move { page(self.send(operation, place, &message).await?.json()?) }
             };
             self.caller(place.subscription).pages(operation, send, |page| page).await
         });
@@ -242,7 +245,7 @@ impl Client {
         };
         let place = Place { group: write.id.group(), subscription: write.id.subscription() };
         let sent = self.counted(operation, place, async {
-            let send = || self.0.session.send(operation, &message);
+            let send = || self.send(operation, place, &message);
             self.caller(place.subscription).call(operation, send).await
         });
         let answer = match sent.await {
@@ -294,7 +297,7 @@ impl Client {
         let message = Message { url: url.clone(), ..self.message(operation, "", Query::default()) };
         let place = Place { group: pending.id.group(), subscription: pending.id.subscription() };
         let answer = self.counted(operation, place, async {
-            let send = || self.0.session.send(operation, &message);
+            let send = || self.send(operation, place, &message);
             self.caller(place.subscription).call(operation, send).await
         });
         let answer = match answer.await {
@@ -363,6 +366,21 @@ impl Client {
         let mut callers = lock(&self.0.callers);
         let key = subscription.to_ascii_lowercase();
         callers.entry(key).or_insert_with(|| self.0.caller.for_another_account()).clone()
+    }
+
+    /// One attempt, unless the budget of Azure is nearly used up: then after its refill.
+    async fn send(&self, operation: Operation, place: Place<'_>, message: &Message) -> Result<Answer, Failure> {
+        let Inner { session, remaining, metrics, .. } = &*self.0;
+        let kind = call::Operation::budget(&operation).name;
+        let wait = remaining.wait(place.subscription, kind);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let answer = session.send(operation, message).await?;
+        for (budget, calls) in remaining.note(place.subscription, kind, &answer.headers) {
+            metrics.remains(place.subscription, &budget, calls);
+        }
+        Ok(answer)
     }
 
     /// Waits for the configured rate limit, makes the calls of an operation, and records them.

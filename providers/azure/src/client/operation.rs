@@ -16,6 +16,8 @@ pub(crate) struct Resource {
     stack: &'static str,
     /// The prefix of the configuration key of its rate limit: `loadBalancer` of `loadBalancerRateLimit`.
     pub(crate) limit: &'static str,
+    /// The value of the label `resource` of upstream's `arm_*` metrics.
+    pub(crate) arm: &'static str,
 }
 
 /// The API version of networks. A PUT with an older one may drop what users set.
@@ -27,9 +29,9 @@ const COMPUTE_STACK: &str = "2019-07-01";
 const SCALE_SET_NETWORK: &str = "2018-10-01";
 
 macro_rules! resources {
-    ($($id:ident $kind:literal $version:expr, $stack:expr, $limit:literal;)*) => {
+    ($($id:ident $kind:literal $version:expr, $stack:expr, $limit:literal, $arm:literal;)*) => {
         $(pub(crate) const $id: Resource =
-            Resource { kind: $kind, version: $version, stack: $stack, limit: $limit };)*
+            Resource { kind: $kind, version: $version, stack: $stack, limit: $limit, arm: $arm };)*
 
         #[cfg(test)]
         const RESOURCES: &[Resource] = &[$($id),*];
@@ -37,27 +39,27 @@ macro_rules! resources {
 }
 
 resources! {
-    VM "Microsoft.Compute/virtualMachines" COMPUTE, "2017-12-01", "virtualMachine";
-    VMSS "Microsoft.Compute/virtualMachineScaleSets" COMPUTE, COMPUTE_STACK, "virtualMachineScaleSet";
-    VMSS_VM "Microsoft.Compute/virtualMachineScaleSets/virtualMachines" COMPUTE, COMPUTE_STACK, "virtualMachineScaleSet";
-    VMSS_NIC "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "interface";
-    VMSS_PUBLIC_IP "Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "publicIPAddress";
-    DISK "Microsoft.Compute/disks" "2025-01-02", "2019-03-01", "disk";
-    COMPUTE_PROVIDER "Microsoft.Compute" "2021-04-01", "2021-04-01", "virtualMachine";
-    COMPUTE_OPERATION "Microsoft.Compute/locations/operations" COMPUTE, COMPUTE_STACK, "virtualMachine";
-    LOAD_BALANCER "Microsoft.Network/loadBalancers" NETWORK, NETWORK_STACK, "loadBalancer";
-    BACKEND_POOL "Microsoft.Network/loadBalancers/backendAddressPools" NETWORK, NETWORK_STACK, "loadBalancer";
-    PUBLIC_IP "Microsoft.Network/publicIPAddresses" NETWORK, NETWORK_STACK, "publicIPAddress";
-    PUBLIC_IP_PREFIX "Microsoft.Network/publicIPPrefixes" NETWORK, NETWORK_STACK, "publicIPAddress";
-    NIC "Microsoft.Network/networkInterfaces" NETWORK, NETWORK_STACK, "interface";
-    SECURITY_GROUP "Microsoft.Network/networkSecurityGroups" NETWORK, NETWORK_STACK, "securityGroup";
-    ROUTE_TABLE "Microsoft.Network/routeTables" NETWORK, NETWORK_STACK, "routeTable";
-    VIRTUAL_NETWORK "Microsoft.Network/virtualNetworks" NETWORK, NETWORK_STACK, "virtualNetwork";
-    SUBNET "Microsoft.Network/virtualNetworks/subnets" NETWORK, NETWORK_STACK, "subnets";
-    PRIVATE_LINK "Microsoft.Network/privateLinkServices" NETWORK, "2019-03-01", "privateLinkService";
-    PRIVATE_LINK_CONNECTION "Microsoft.Network/privateLinkServices/privateEndpointConnections" NETWORK, "2019-03-01", "privateLinkService";
-    NETWORK_OPERATION "Microsoft.Network/locations/operations" NETWORK, NETWORK_STACK, "loadBalancer";
-    PERMISSIONS "Microsoft.Authorization/permissions" "2022-04-01", "2015-07-01", "virtualMachine";
+    VM "Microsoft.Compute/virtualMachines" COMPUTE, "2017-12-01", "virtualMachine", "VirtualMachine";
+    VMSS "Microsoft.Compute/virtualMachineScaleSets" COMPUTE, COMPUTE_STACK, "virtualMachineScaleSet", "VirtualMachineScaleSet";
+    VMSS_VM "Microsoft.Compute/virtualMachineScaleSets/virtualMachines" COMPUTE, COMPUTE_STACK, "virtualMachineScaleSet", "VirtualMachineScaleSetVM";
+    VMSS_NIC "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "interface", "Interface";
+    VMSS_PUBLIC_IP "Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "publicIPAddress", "PublicIPAddress";
+    DISK "Microsoft.Compute/disks" "2025-01-02", "2019-03-01", "disk", "Disk";
+    COMPUTE_PROVIDER "Microsoft.Compute" "2021-04-01", "2021-04-01", "virtualMachine", "Provider";
+    COMPUTE_OPERATION "Microsoft.Compute/locations/operations" COMPUTE, COMPUTE_STACK, "virtualMachine", "Operation";
+    LOAD_BALANCER "Microsoft.Network/loadBalancers" NETWORK, NETWORK_STACK, "loadBalancer", "LoadBalancer";
+    BACKEND_POOL "Microsoft.Network/loadBalancers/backendAddressPools" NETWORK, NETWORK_STACK, "loadBalancer", "BackendAddressPool";
+    PUBLIC_IP "Microsoft.Network/publicIPAddresses" NETWORK, NETWORK_STACK, "publicIPAddress", "PublicIPAddress";
+    PUBLIC_IP_PREFIX "Microsoft.Network/publicIPPrefixes" NETWORK, NETWORK_STACK, "publicIPAddress", "PublicIPPrefix";
+    NIC "Microsoft.Network/networkInterfaces" NETWORK, NETWORK_STACK, "interface", "Interface";
+    SECURITY_GROUP "Microsoft.Network/networkSecurityGroups" NETWORK, NETWORK_STACK, "securityGroup", "SecurityGroup";
+    ROUTE_TABLE "Microsoft.Network/routeTables" NETWORK, NETWORK_STACK, "routeTable", "RouteTable";
+    VIRTUAL_NETWORK "Microsoft.Network/virtualNetworks" NETWORK, NETWORK_STACK, "virtualNetwork", "VirtualNetwork";
+    SUBNET "Microsoft.Network/virtualNetworks/subnets" NETWORK, NETWORK_STACK, "subnets", "Subnet";
+    PRIVATE_LINK "Microsoft.Network/privateLinkServices" NETWORK, "2019-03-01", "privateLinkService", "PrivateLinkService";
+    PRIVATE_LINK_CONNECTION "Microsoft.Network/privateLinkServices/privateEndpointConnections" NETWORK, "2019-03-01", "privateLinkService", "PrivateEndpointConnection";
+    NETWORK_OPERATION "Microsoft.Network/locations/operations" NETWORK, NETWORK_STACK, "loadBalancer", "Operation";
+    PERMISSIONS "Microsoft.Authorization/permissions" "2022-04-01", "2015-07-01", "virtualMachine", "Permission";
 }
 
 impl Resource {
@@ -96,6 +98,17 @@ impl Verb {
             Self::Put => Method::PUT,
             Self::Delete => Method::DELETE,
             Self::Post(_) => Method::POST,
+        }
+    }
+
+    /// The value of the label `method` of upstream's `arm_*` metrics.
+    pub(crate) fn arm(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Put => "create_or_update",
+            Self::Delete => "delete",
+            Self::Post(action) => action,
         }
     }
 

@@ -46,3 +46,18 @@ async fn a_throttled_class_waits_and_the_others_go_on() {
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(lists(mark), 2, "none before the time has passed");
 }
+
+#[tokio::test]
+async fn calls_have_the_metrics_of_the_go_program_and_what_azure_still_allows() {
+    let bed = Bed::start(Options { remaining: 4321, ..Options::default() });
+    bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    provider.routes().unwrap().list("kubernetes").await.unwrap();
+    let metrics = provider.metrics().unwrap();
+    let labels = [("subscription_id", "sub"), ("resource_group", "rg"), ("resource", "RouteTable"), ("method", "get")];
+    assert_eq!(metrics.value("arm_request_duration_seconds", &labels), Some(1.0));
+    let upstream = [("request", "route_tables_get"), ("resource_group", "rg"), ("source", "")];
+    assert_eq!(metrics.value("cloudprovider_azure_api_request_duration_seconds", &upstream), Some(1.0));
+    let reads = [("subscription_id", "sub"), ("budget", "subscription-global-reads")];
+    assert_eq!(metrics.value("ccm_azure_api_remaining", &reads), Some(4321.0));
+}
