@@ -110,6 +110,16 @@ pub(crate) const ROLES: [Role; 4] = [
 ];
 
 impl Role {
+    /// Whether work of the cluster fails without it.
+    pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
+        match self.name {
+            "node" => true,
+            "load-balancer" => has_services,
+            "route" => makes_routes,
+            _ => false,
+        }
+    }
+
     /// The actions, sorted and unique.
     pub(crate) fn actions(&self) -> BTreeSet<String> {
         let own = self.operations.iter().map(call::Operation::permission);

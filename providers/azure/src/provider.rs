@@ -19,7 +19,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::client::failure::refusal;
-use crate::client::id::ArmId;
+use crate::client::id::{ArmId, same};
 use crate::client::limit::RateLimits;
 use crate::client::metrics::caller;
 use crate::client::operation::ROUTE_TABLE;
@@ -33,6 +33,7 @@ use crate::inspect::lint::Checks;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::{Env, PoolKind, Preconfigured, Several};
 use crate::loadbalancer::selector::Selector;
+use crate::loadbalancer::tags::Tags;
 use crate::node::fleet::Fleet;
 use crate::node::instances::{self, AzureInstances};
 use crate::node::zones::Zones;
@@ -200,8 +201,13 @@ impl Azure {
         let balancers = Arc::new(Engine::new(balancers));
         let facts = replay::facts(balancers.cloud().env());
         let volumes = Arc::new(ManagedDisks::new(client, config.location.clone()));
-        let (instances_, routes_) = (instances.clone(), routes.clone());
-        let inspector = Inspector { shared: shared.clone(), instances: instances_, routes: routes_, findings };
+        let inspector = Inspector {
+            shared: shared.clone(),
+            instances: instances.clone(),
+            balancers: balancers.clone(),
+            routes: routes.clone(),
+            findings,
+        };
         Self { shared, instances, balancers, facts, routes, volumes, inspector: Arc::new(inspector) }
     }
 }
@@ -275,7 +281,8 @@ fn routes(shared: &Shared, cluster_cidrs: Vec<IpNet>) -> Option<AzureRoutes> {
     let settings = routes::Settings {
         table: ArmId::new(subscription, group, ROUTE_TABLE.kind, &config.route_table_name),
         location: config.location.clone(),
-        tags: config.tags.clone(),
+        tags: if same(group, &config.resource_group) { config.tags.iter().cloned().collect() } else { Tags::new() },
+        system_tags: config.system_tags.clone(),
         cluster_cidrs,
     };
     Some(AzureRoutes::new(settings, &shared.client, shared.cluster.clone()))

@@ -1,27 +1,34 @@
-//! `ccm migrate-check`: configuration, permissions and nodes.
+//! `ccm migrate-check`: configuration, permissions, nodes, and the Services with their health probes.
 
 use ccm_kit::http::Query;
-use ccm_kit::inspect::migration::{configuration, nodes};
+use ccm_kit::inspect::migration::{configuration, nodes, services};
 use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _};
 
 use super::{Inspector, unchecked};
-use crate::client::operation::PERMISSIONS_LIST;
-use crate::permissions::{ROLES, is_granted};
+use crate::client::is_forbidden;
+use crate::client::operation::{PERMISSIONS_LIST, VM_LIST};
+use crate::loadbalancer::wanted::ports::probes_without_path;
+use crate::permissions::{ROLES, Role, is_granted};
 
 const PERMISSIONS: &str = "permissions";
+const PROBES: &str = "health-probes";
 
 /// All checks. A failed read is an error of its check.
-pub(super) async fn checks(azure: &Inspector, claims: &Claims) -> Vec<Check> {
+pub(super) async fn checks(azure: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
     let mut checks = configuration(&azure.findings);
-    checks.extend(permissions(azure).await);
+    checks.extend(permissions(azure, claims).await);
+    checks.push(power_states(azure).await);
     let answers = azure.instances.lookup(&claims.nodes, Aspects::ALL).await;
     let place = "subscriptionId and resourceGroup are those of the nodes";
     checks.extend(nodes(&claims.nodes, &answers, "machine", place, |_, _| None));
+    checks.extend(services(azure.balancers.cloud(), cluster, claims).await);
+    checks.extend(probes(claims));
     checks
 }
 
-/// The actions of each role that the identity lacks in the resource group of the cluster.
-async fn permissions(azure: &Inspector) -> Vec<Check> {
+/// The actions of each role that the identity lacks in the resource group of the cluster: an error if work that is there
+/// fails without them.
+async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
     let config = &azure.shared.config;
     let (subscription, group) = (&config.identity.subscription, &config.resource_group);
     let subject = format!("resource group {group}");
@@ -30,17 +37,48 @@ async fn permissions(azure: &Inspector) -> Vec<Check> {
         Ok(granted) => granted.unwrap_or_default(),
         Err(error) => return vec![unchecked(PERMISSIONS, subject, error)],
     };
-    let of_role = |role: &crate::permissions::Role| {
+    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
+    let of_role = |role: &Role| {
         let missing: Vec<String> = role.actions().into_iter().filter(|action| !is_granted(&granted, action)).collect();
         let purpose = role.purpose;
-        match missing.is_empty() {
-            true => Check::good(PERMISSIONS, subject.clone(), format!("granted for {purpose}")),
-            false => {
-                let text = format!("missing for {purpose}: {}", missing.join(", "));
-                let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
-                Check::error(PERMISSIONS, subject.clone(), text, fix)
-            }
+        let text = format!("missing for {purpose}: {}", missing.join(", "));
+        let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
+        match role.is_needed(has_services, azure.routes.is_some()) {
+            _ if missing.is_empty() => Check::good(PERMISSIONS, subject.clone(), format!("granted for {purpose}")),
+            true => Check::error(PERMISSIONS, subject.clone(), text, fix),
+            false => Check::warning(PERMISSIONS, subject.clone(), format!("{text}; nothing seen here needs it"), fix),
         }
     };
     ROLES.iter().map(of_role).collect()
+}
+
+/// The optional right on the subscription.
+async fn power_states(azure: &Inspector) -> Check {
+    let subscription = &azure.shared.config.identity.subscription;
+    let subject = format!("subscription {subscription}");
+    let query = Query::default().with("statusOnly", "true");
+    match azure.shared.client.list_all(VM_LIST, subscription, query).await {
+        Ok(_) => Check::good(PERMISSIONS, subject, "granted for the power states of virtual machines in one list"),
+        Err(error) if is_forbidden(&error) => {
+            let text = "Microsoft.Compute/virtualMachines/read is missing on the subscription; it is optional: without it the \
+                        power state of each node that is not Ready is read alone";
+            let fix = "grant it if many nodes are virtual machines outside uniform scale sets";
+            Check::warning(PERMISSIONS, subject, text, fix)
+        }
+        Err(error) => unchecked(PERMISSIONS, subject, error),
+    }
+}
+
+/// The Services with an HTTP probe that they may not expect.
+fn probes(claims: &Claims) -> Vec<Check> {
+    let wanting = claims.services.iter().filter(|service| service.wants_load_balancer());
+    let of = |service: &std::sync::Arc<ccm_provider::Service>| {
+        let subject = format!("service {}", service.key());
+        let fix = "check that the pods answer it with 200, or set the annotation";
+        probes_without_path(service)
+            .into_iter()
+            .map(|text| Check::warning(PROBES, &*subject, text, fix))
+            .collect::<Vec<_>>()
+    };
+    wanting.flat_map(of).collect()
 }

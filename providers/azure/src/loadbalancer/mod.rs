@@ -17,17 +17,17 @@ use ccm_provider::{
     ServiceAction, ServiceWork,
 };
 
-mod claim;
+pub(crate) mod claim;
 pub(crate) mod env;
 mod events;
 mod guard;
-mod json;
-mod machines;
-mod members;
+pub(crate) mod json;
+pub(crate) mod machines;
+pub(crate) mod members;
 pub(crate) mod names;
 pub(crate) mod observe;
 pub(crate) mod observed;
-mod plan;
+pub(crate) mod plan;
 mod refused;
 mod repair;
 pub(crate) mod selector;

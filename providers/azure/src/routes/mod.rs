@@ -26,6 +26,7 @@ use self::table::{Change, Writer};
 use crate::client::operation::ROUTES_GET;
 use crate::client::view::{list, text};
 use crate::client::{ApiError, Client, id::ArmId, id::same};
+use crate::loadbalancer::tags::Tags;
 use crate::node::identity::is_unmanaged;
 
 mod table;
@@ -47,7 +48,9 @@ pub(crate) struct Settings {
     pub(crate) table: ArmId,
     /// Of a new table.
     pub(crate) location: String,
-    pub(crate) tags: Vec<(String, String)>,
+    /// Set with each write.
+    pub(crate) tags: Tags,
+    pub(crate) system_tags: Vec<String>,
     /// `--cluster-cidr`
     pub(crate) cluster_cidrs: Vec<IpNet>,
 }

@@ -16,6 +16,7 @@ use crate::client::metrics::Place;
 use crate::client::operation::{ROUTES_GET, ROUTES_PUT};
 use crate::client::view::{list, text};
 use crate::client::{ApiError, Client, Write};
+use crate::loadbalancer::tags;
 
 /// A change of the table. Removals sort first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +44,7 @@ impl Writer {
     }
 
     fn new_table(&self) -> Value {
-        let tags: BTreeMap<&str, &str> = self.settings.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
-        json!({"location": self.settings.location, "tags": tags, "properties": {"routes": []}})
+        json!({"location": self.settings.location, "properties": {"routes": []}})
     }
 
     /// Writes the changes that fit into the table.
@@ -61,6 +61,9 @@ impl Writer {
         if routes == before && !is_new {
             return Ok(());
         }
+        // As in the Go program, system tags have no effect without tags.
+        let Settings { tags: wanted, system_tags, .. } = &self.settings;
+        tags::set(&mut table, wanted, if wanted.is_empty() { &[] } else { system_tags });
         if let Some(properties) = table.pointer_mut("/properties").and_then(Value::as_object_mut) {
             properties.insert("routes".to_owned(), Value::Array(routes));
         }

@@ -89,6 +89,22 @@ async fn a_missing_table_is_created_with_the_tags_of_the_configuration() {
 }
 
 #[tokio::test]
+async fn an_existing_table_gets_the_tags_with_a_write_of_routes() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| world.alter(&table(), json!({"tags": {"A": "old", "team": "x"}})));
+    let provider = bed.process("tags: a=b\n").await;
+    assert!(create(&provider, &nodes(&bed, 1)).await[0].is_ok());
+    assert_eq!(bed.cloud.object(&table())["tags"], json!({"A": "b", "team": "x"}));
+    // A table in another resource group than that of the cluster gets none.
+    bed.cloud.world(|world| world.group("sub", "other"));
+    let provider = bed.process("tags: a=b\nrouteTableResourceGroup: other\n").await;
+    assert!(create(&provider, &nodes(&bed, 1)).await[0].is_ok());
+    let other = bed.cloud.object(&table().replace("/rg/", "/other/"));
+    assert!(other["name"] == "rt" && other["tags"].get("a").is_none(), "{other}");
+    bed.is_clean();
+}
+
+#[tokio::test]
 async fn a_failed_write_is_the_answer_of_all_its_routes() {
     let bed = Bed::start(Options::default());
     let routes = nodes(&bed, 3);

@@ -265,7 +265,7 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
 }
 
 /// The frontends of a load balancer that are its Service's, or that it shares.
-pub(super) fn claimed<'v>(
+pub(crate) fn claimed<'v>(
     observed: &super::super::observed::Observed,
     item: &super::super::wanted::Item,
     balancer: &'v Value,

@@ -21,6 +21,7 @@ pub(crate) mod balancer;
 mod limits;
 pub(crate) mod links;
 mod members;
+mod outbound;
 mod place;
 mod rules;
 pub(crate) mod security;
@@ -31,6 +32,7 @@ mod tests;
 
 use address::{AddressChange, AddressEdit, Outcome};
 use balancer::{BalancerChange, Edit};
+pub(crate) use place::set_of;
 use service::Reached;
 use step::Write;
 
@@ -90,10 +92,16 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     planner.balancer_steps();
     planner.rule_steps();
     planner.member_steps();
+    planner.outbound_warnings();
     let Planner { steps, findings, failed, .. } = planner;
     let mut steps = steps;
     steps.sort_by_key(|step| step.stage);
     Plan { steps, findings, failed }
+}
+
+/// The nodes of each of several load balancers, by name; `None` if there is only one.
+pub(crate) fn places(env: &Env, observed: &Observed, wanted: &Wanted) -> Option<BTreeMap<String, BTreeSet<String>>> {
+    Planner::new(env, observed, wanted).places_of_nodes()
 }
 
 impl<'a> Planner<'a> {

@@ -12,6 +12,7 @@ use super::super::env::{Several, balancer_name};
 use super::super::json::{self, same};
 use super::super::machines::Machine;
 use super::super::names;
+use super::super::observed::Observed;
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
 use super::{Planner, is_pair};
@@ -19,6 +20,16 @@ use crate::annotations as keys;
 
 const KEY: &str = "multipleStandardLoadBalancerConfigurations";
 const UNPLACED: &str = "FailedToFindLoadBalancerForNode";
+
+/// The scale set or availability set of a node.
+pub(crate) fn set_of(observed: &Observed, host: &Host) -> Option<String> {
+    let machine = Machine::of(&host.provider_id)?;
+    let set = machine.set().map(|set| set.name().to_owned());
+    set.or_else(|| {
+        let id = observed.interfaces.sets.get(&machine.id().folded())?;
+        id.rsplit('/').next().map(str::to_owned)
+    })
+}
 
 impl Planner<'_> {
     /// The name of the load balancer of a Service, without the end of internal ones.
@@ -126,7 +137,7 @@ impl Planner<'_> {
             existing.iter().map(|one| (one.name.clone(), BTreeSet::new())).collect();
         let mut unplaced = Vec::new();
         let primary = |host: &Host| {
-            let set = self.set_of(host)?;
+            let set = set_of(self.observed, host)?;
             several.iter().find(|one| same(&set, &one.primary_set))
         };
         let (fixed, free): (Vec<_>, Vec<_>) = hosts.iter().partition(|(_, host)| primary(host).is_some());
@@ -158,15 +169,6 @@ impl Planner<'_> {
             self.findings.extend(item.map(|item| item.finding(UNPLACED, text)));
         }
         Some(places)
-    }
-
-    fn set_of(&self, host: &Host) -> Option<String> {
-        let machine = Machine::of(&host.provider_id)?;
-        let set = machine.set().map(|set| set.name().to_owned());
-        set.or_else(|| {
-            let id = self.observed.interfaces.sets.get(&machine.id().folded())?;
-            id.rsplit('/').next().map(str::to_owned)
-        })
     }
 
     /// Whether a node is in a pool of a load balancer or its twin.

@@ -284,6 +284,17 @@ fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
 }
 
 impl SecurityChange {
+    /// The destinations that belong to nobody.
+    pub(crate) fn stale(&self) -> Vec<String> {
+        let all = |group: &Value| -> BTreeSet<(String, String)> {
+            let rules = security::destinations(group).map(|(name, of)| (name.to_owned(), of));
+            rules.flat_map(|(name, of)| of.into_iter().map(move |it| (name.clone(), it))).collect()
+        };
+        let (after, _) = security::after(&self.before, &[], Some(&self.keep));
+        let gone: BTreeSet<String> = all(&self.before).difference(&all(&after)).map(|(_, it)| it.clone()).collect();
+        gone.into_iter().collect()
+    }
+
     /// The group with all rules, for the group as it is now, and the Services that do not fit.
     pub(crate) fn after(
         &self,

@@ -112,6 +112,12 @@ pub(crate) fn after(group: &Value, claims: &[Claim], keep: Option<&Keep>) -> (Va
     (rules.into_group(group), failed)
 }
 
+/// The destinations of the managed rules, by name.
+pub(crate) fn destinations(group: &Value) -> impl Iterator<Item = (&str, Vec<String>)> {
+    let managed = json::items(group, "securityRules").iter().filter(|rule| Rule::of(rule).is_managed);
+    managed.map(|rule| (json::name(rule), both(rule, "destinationAddressPrefix", "destinationAddressPrefixes")))
+}
+
 /// Whether a Service has exactly its rules.
 pub(crate) fn is_satisfied(group: &Value, claim: &Claim) -> bool {
     let before = Rules::of(group);

@@ -16,6 +16,7 @@ use crate::annotations::DOMAIN;
 mod addresses;
 mod links;
 mod members;
+mod outbound;
 mod several;
 mod shared;
 

@@ -38,12 +38,29 @@ fn is_master(node: &Node) -> bool {
     MASTERS.iter().any(|label| node.labels.contains_key(label)) || node.labels.get(OLD_ROLE) == Some("master")
 }
 
+/// Why a node is never behind load balancers.
+pub(crate) fn left_out(env: &Env, node: &Node) -> Option<&'static str> {
+    let is_elsewhere = || node.labels.get(GROUP).is_some_and(|group| !group.is_empty() && !same(group, &env.group));
+    let is_left_out = || env.is_standard && (env.excludes_masters || env.pools == PoolKind::Addresses);
+    match () {
+        () if node.provider_id.as_deref().is_some_and(|id| !id.starts_with("azure://")) => {
+            Some("its provider ID is that of another cloud")
+        }
+        () if is_unmanaged(node) => Some("it has the label kubernetes.azure.com/managed=false"),
+        () if is_elsewhere() => Some("its label kubernetes.azure.com/resource-group names another resource group"),
+        () if is_master(node) && is_left_out() => {
+            Some("it is of the control plane (excludeMasterFromStandardLB, or members by address)")
+        }
+        () if node.labels.contains_key(EXCLUDED) => {
+            Some("it has the label node.kubernetes.io/exclude-from-external-load-balancers")
+        }
+        () => None,
+    }
+}
+
 /// Whether a node may be behind load balancers.
 pub(crate) fn may_serve(env: &Env, node: &Node) -> bool {
-    let is_elsewhere = node.labels.get(GROUP).is_some_and(|group| !group.is_empty() && !same(group, &env.group));
-    let is_left_out = is_master(node) && env.is_standard && (env.excludes_masters || env.pools == PoolKind::Addresses);
-    let is_azure = node.provider_id.as_deref().is_none_or(|id| id.starts_with("azure://"));
-    is_azure && !is_unmanaged(node) && !is_elsewhere && !is_left_out && !node.labels.contains_key(EXCLUDED)
+    left_out(env, node).is_none()
 }
 
 /// The internal addresses of a node.
@@ -69,7 +86,7 @@ pub(crate) fn backend(env: &Env, node: &Node) -> Option<String> {
 }
 
 /// The nodes that may serve.
-pub(super) fn hosts(env: &Env, nodes: &[NodeRef]) -> Hosts {
+pub(crate) fn hosts(env: &Env, nodes: &[NodeRef]) -> Hosts {
     let of = |node: &&NodeRef| may_serve(env, node);
     let host = |node: &NodeRef| {
         let host = Host {

@@ -15,6 +15,8 @@ const DEFAULT_COUNT: u16 = 2;
 /// Interval times number must be less.
 const MOST_PROBING: u16 = 120;
 const DEFAULT_IDLE: u16 = 4;
+/// The reason of events about HTTP probes that nobody asked for.
+const WITHOUT_PATH: &str = "HealthProbeWithoutPath";
 
 /// A load-balancing rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,20 @@ struct Builder<'a> {
     names: &'a Names,
     scheme: Scheme,
     annotations: Annotations<'a>,
+}
+
+/// Remarks about ports whose `appProtocol` alone makes an HTTP probe. Also for Services that have no node ports yet.
+pub(crate) fn probes_without_path(service: &Service) -> Vec<String> {
+    let env = Env { is_standard: true, ..Env::default() };
+    let mut service = service.clone();
+    for port in service.spec.ports.iter_mut().filter(|port| port.node_port == 0) {
+        port.node_port = 30_000;
+    }
+    let scheme = keys::scheme_of(Annotations::read(&service.metadata.annotations));
+    let families = Family::of_service(&service);
+    let ports = ports(&env, &service, &Names::new(&service, None), scheme, families.get(..1).unwrap_or_default());
+    let remarks = ports.map(|ports| ports.remarks).unwrap_or_default().into_iter();
+    remarks.filter(|(reason, _)| *reason == WITHOUT_PATH).map(|(_, text)| text).collect()
 }
 
 /// The rules and probes of a Service for its families.
@@ -250,7 +266,7 @@ impl Builder<'_> {
                 word.to_uppercase(),
                 keys::PROBE_PATH.row.key
             );
-            remarks.push(("HealthProbeWithoutPath", text));
+            remarks.push((WITHOUT_PATH, text));
         }
         let path = (protocol != "Tcp").then(|| asked.unwrap_or("/").to_owned());
         if path.as_deref() == Some("") {

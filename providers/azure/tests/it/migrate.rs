@@ -1,0 +1,83 @@
+//! `migrate-check`: permissions and Services.
+
+use ccm_cloudsim::azure::Options;
+use ccm_provider::{Check, Claims, Node, Service, Severity};
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, GROUP};
+
+fn claims() -> Claims {
+    let id = format!("azure://{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/0");
+    let node = Node { name: "pool000000".into(), provider_id: Some(id.into()), ..Node::default() };
+    Claims { nodes: vec![node.into()], services: Vec::new() }
+}
+
+fn web(protocol: &str) -> Service {
+    let port = json!({"port": 80, "nodePort": 30080, "protocol": "TCP", "appProtocol": protocol});
+    let metadata = json!({"namespace": "default", "name": "web", "uid": "00000001-1111-2222-3333-444444444444"});
+    serde_json::from_value(json!({"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": [port]}})).unwrap()
+}
+
+async fn checks(bed: &Bed, claims: &Claims) -> Vec<Check> {
+    bed.cluster.set_nodes(claims.nodes.clone());
+    let provider = bed.process("").await;
+    let checks = provider.inspect().unwrap().migration_checks(CLUSTER, claims).await;
+    bed.is_clean();
+    checks
+}
+
+fn of<'a>(checks: &'a [Check], check: &str) -> Vec<(Severity, &'a str)> {
+    let of = checks.iter().filter(|one| one.check == check && one.severity > Severity::Info);
+    of.map(|one| (one.severity, &*one.message)).collect()
+}
+
+#[tokio::test]
+async fn an_identity_with_all_rights_has_no_finding() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    let checks = checks(&bed, &claims()).await;
+    assert!(checks.iter().all(|check| check.severity == Severity::Info), "{checks:?}");
+    let granted = checks.iter().filter(|check| check.check == "permissions").count();
+    assert_eq!(granted, 5, "each role, and the right on the subscription");
+}
+
+#[tokio::test]
+async fn the_optional_right_on_the_subscription_is_named_and_no_error() {
+    let denied = vec!["virtualMachines.listAll".to_owned()];
+    let bed = Bed::start(Options { denied, ..Options::default() });
+    bed.uniform("pool", 1);
+    let checks = checks(&bed, &claims()).await;
+    let [(severity, text)] = of(&checks, "permissions")[..] else { panic!("{checks:?}") };
+    assert_eq!(severity, Severity::Warning);
+    assert!(
+        text.contains("Microsoft.Compute/virtualMachines/read is missing on the subscription; it is optional"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_missing_right_is_an_error_if_work_that_is_there_needs_it() {
+    let not_actions = vec!["Microsoft.Network/publicIPAddresses/write".to_owned()];
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    let expected = "missing for Services of type LoadBalancer: Microsoft.Network/publicIPAddresses/write";
+    let without = checks(&bed, &claims()).await;
+    let [(severity, text)] = of(&without, "permissions")[..] else { panic!("{without:?}") };
+    assert_eq!((severity, text), (Severity::Warning, &*format!("{expected}; nothing seen here needs it")));
+    let with = Claims { services: vec![web("tcp").into()], ..claims() };
+    let with = checks(&bed, &with).await;
+    assert_eq!(of(&with, "permissions"), [(Severity::Error, expected)]);
+}
+
+#[tokio::test]
+async fn services_are_checked_by_their_plan_and_their_probes() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    for (protocol, count) in [("http", 1), ("tcp", 0)] {
+        let claims = Claims { services: vec![web(protocol).into()], ..claims() };
+        let checks = checks(&bed, &claims).await;
+        assert_eq!(of(&checks, "health-probes").len(), count, "{checks:?}");
+        let [(Severity::Warning, text)] = of(&checks, "load-balancers")[..] else { panic!("{checks:?}") };
+        assert!(text.contains("would be created"), "{text}");
+    }
+}
