@@ -16,11 +16,13 @@ use crate::bed::{Bed, GROUP, flags};
 ccm_provider_contract::contract!(cloud);
 
 async fn cloud() -> Arc<dyn Harness> {
-    Arc::new(Cloud { bed: Bed::start(Options::default()) })
+    Arc::new(Cloud { bed: Bed::start(Options::default()), more: "" })
 }
 
 pub(crate) struct Cloud {
     pub(crate) bed: Bed,
+    /// More keys of the configuration.
+    pub(crate) more: &'static str,
 }
 
 fn machine(name: &str) -> String {
@@ -35,7 +37,10 @@ impl Harness for Cloud {
 
     /// Without the lists of some seconds ago, from which Services and nodes that did not change are served.
     fn config(&self) -> Option<CloudConfig> {
-        Some(CloudConfig { path: "azure.yaml".into(), text: self.bed.config("disableAPICallCache: true\n") })
+        Some(CloudConfig {
+            path: "azure.yaml".into(),
+            text: self.bed.config(&format!("disableAPICallCache: true\n{}", self.more)),
+        })
     }
 
     fn flags(&self) -> FlagValues {
@@ -67,7 +72,7 @@ impl Harness for Cloud {
         let kinds =
             ["loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables", "privateLinkServices"];
         let objects = kinds.iter().flat_map(|kind| self.bed.cloud.objects(&format!("Microsoft.Network/{kind}")));
-        objects.map(|object| stable(object).to_string()).collect()
+        objects.flat_map(|object| parts(stable(object))).collect()
     }
 
     /// Adds routes of a user in the same table.
@@ -123,6 +128,24 @@ impl Harness for Cloud {
             },
         ]
     }
+}
+
+/// An object as lines: those of load balancers and security groups, which Services share, in parts.
+fn parts(mut object: Value) -> Vec<String> {
+    const LISTS: [&str; 5] =
+        ["frontendIPConfigurations", "loadBalancingRules", "probes", "backendAddressPools", "securityRules"];
+    const BACK: [&str; 4] = ["loadBalancingRules", "inboundNatRules", "inboundNatPools", "outboundRules"];
+    let (name, mut lines) = (object["name"].clone(), Vec::new());
+    for list in LISTS {
+        let items = object["properties"].as_object_mut().and_then(|fields| fields.remove(list));
+        for mut item in items.iter().filter_map(Value::as_array).flatten().cloned() {
+            let fields = item["properties"].as_object_mut().unwrap();
+            BACK.iter().for_each(|field| drop(fields.remove(*field)));
+            lines.push(format!("{list} of {name}: {item}"));
+        }
+    }
+    lines.push(object.to_string());
+    lines
 }
 
 /// The object without what each write changes, and without the values of public addresses: Azure chooses them.

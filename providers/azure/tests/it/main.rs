@@ -6,6 +6,8 @@ mod bed;
 mod client;
 mod contract;
 mod login;
+mod matrix;
+mod migrate;
 mod nodes;
 mod routes;
 mod volumes;
