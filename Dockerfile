@@ -27,6 +27,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
 
 FROM scratch
 COPY --from=build /out/ /
+# Manifests of Go programs name the program without its folder.
+ENV PATH=/usr/local/bin:/bin
 USER 65532:65532
 EXPOSE 10258
 ENTRYPOINT ["/ccm"]

@@ -9,6 +9,7 @@ mod explain;
 mod kubeconfig;
 mod lint;
 mod migrate_check;
+mod migrate_values;
 mod orphans;
 mod output;
 mod page;
@@ -53,6 +54,7 @@ const COMMANDS: &[Command] = &[
     explain::COMMAND,
     lint::COMMAND,
     migrate_check::COMMAND,
+    migrate_values::COMMAND,
     orphans::COMMAND,
     snapshot::COMMAND,
     version::COMMAND,

@@ -3,7 +3,7 @@
 //! The files under `tests/fixtures/take-over` are the end state of a run of that program (commit 63ec440c, Kubernetes
 //! 1.36) on a real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
@@ -146,4 +146,60 @@ async fn what_the_go_program_made_is_deleted_whole_and_nothing_of_others() {
     let after = left.aws.world(|world| world.ec2.clone());
     assert_eq!(after.route_tables, before.route_tables);
     assert_eq!(after.addresses.keys().collect::<Vec<_>>(), before.addresses.keys().collect::<Vec<_>>());
+}
+
+/// What the Go program finds its objects by: kind, name and tags.
+type Found = (&'static str, String, BTreeMap<String, String>);
+
+impl Left {
+    fn found(&self) -> BTreeSet<Found> {
+        self.aws.world(|world| {
+            let classic = world.elb.balancers.values().map(|it| ("balancer", it.name.clone(), it.tags.clone()));
+            let network = world.elbv2.balancers.values().map(|it| ("balancer", it.name.clone(), it.tags.clone()));
+            let targets = world.elbv2.groups.values().map(|it| ("targets", it.name.clone(), it.tags.clone()));
+            let groups = world.ec2.groups.values().map(|it| ("group", it.name.clone(), it.tags.clone()));
+            classic.chain(network).chain(targets).chain(groups).collect()
+        })
+    }
+
+    /// Ensures the Service until nothing is left to wait for.
+    async fn ensured(&self, ours: &dyn LoadBalancer, service: &Service, nodes: &[NodeRef]) {
+        for _ in 0..20 {
+            match ours.ensure(CLUSTER, service, nodes).await {
+                Ok(Some(status)) => {
+                    assert_eq!(status, service.status.load_balancer);
+                    return;
+                }
+                Ok(None) => {}
+                Err(error) => assert!(error.retry_after().is_some(), "{}: {error}", service.metadata.name),
+            }
+            self.aws.clock().step(std::time::Duration::from_secs(10));
+        }
+        panic!("{}: not ensured", service.metadata.name);
+    }
+}
+
+/// The way back: after changes by this program, the Go program finds its objects, and those that came since look like them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_this_program_changes_is_still_found_by_the_go_program() {
+    let left = Left::load();
+    let ours = left.take_over("NLBSecurityGroupMode = Managed").await;
+    let before = left.found();
+    for service in &left.services {
+        let mut changed = service.clone();
+        changed.spec.load_balancer_source_ranges = Some(vec!["10.9.0.0/16".to_owned()]);
+        let mut more = service.spec.ports[0].clone();
+        (more.name, more.port, more.node_port) = ("more".to_owned(), 9090, 32_767);
+        changed.spec.ports.push(more);
+        left.ensured(&*ours, &changed, &left.nodes[1..]).await;
+        let now = left.found();
+        assert_eq!(before.difference(&now).collect::<Vec<_>>(), Vec::<&Found>::new(), "{}", service.metadata.name);
+        for (kind, name, tags) in now.difference(&before) {
+            let like = before.iter().any(|(known, _, of_go)| known == kind && of_go == tags);
+            assert!(*kind == "targets" && name.starts_with("k8s-") && like, "{kind} {name} {tags:?}");
+        }
+        left.ensured(&*ours, service, &left.nodes).await;
+        assert_eq!(left.found(), before, "{}", service.metadata.name);
+    }
+    assert_eq!(left.aws.violations(), [""; 0]);
 }

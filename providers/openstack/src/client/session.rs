@@ -225,7 +225,7 @@ impl Keystone {
             request.header(header::ACCEPT, "application/json").body(body.clone()).map_err(|_| bad_url(&url))
         };
         let answer = self.caller.call(TOKEN_CREATE, || async { self.http.send(request()?).await }).await;
-        let answer = answer.map_err(|error| failed_login(&error))?;
+        let answer = answer.map_err(|error| failed_login(&error, &login))?;
         let secret =
             answer.headers.get("x-subject-token").cloned().ok_or_else(|| no_login("Keystone sent no token"))?;
         let TokenAnswer { token } = answer.json()?;
@@ -243,7 +243,7 @@ impl Keystone {
             let request = Request::get(url).body(Bytes::new()).map_err(|_| bad_url(url))?;
             self.http.send(request).await
         };
-        let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error))?;
+        let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error, login))?;
         choose_version(&answer.json::<Value>()?, url).map_err(no_login)
     }
 }
@@ -373,7 +373,7 @@ fn no_login(message: impl Into<String>) -> Failure {
 }
 
 /// Converts a failed login to the failure of the request that needed it.
-fn failed_login(error: &CallError<Operation>) -> Failure {
+fn failed_login(error: &CallError<Operation>, login: &Login) -> Failure {
     let mut message = match error.message.is_empty() {
         true => format!("login at Keystone: {}", error.code),
         false => format!("login at Keystone: {}", error.message),
@@ -386,7 +386,10 @@ fn failed_login(error: &CallError<Operation>) -> Failure {
             message.push_str("; is [Global] auth-url the URL of Keystone?");
             Cause::NoAnswer
         }
-        _ => Cause::Credentials,
+        _ => {
+            message.push_str(&format!(" ({})", login.account()));
+            Cause::Credentials
+        }
     };
     // The status of Keystone is not that of the service.
     let status = error.status.filter(|status| *status == StatusCode::TOO_MANY_REQUESTS.as_u16());

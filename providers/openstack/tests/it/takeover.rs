@@ -1,5 +1,7 @@
 //! Balancers as the Go program creates them: nothing is written when this program takes over.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
@@ -11,6 +13,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_shared_balancer_of_the_go_program_is_left_as_it_is,
         a_security_group_of_the_go_program_is_left_as_it_is;
     simulated:
+        what_this_program_changes_is_still_found_by_the_go_program,
         a_floating_ip_of_a_balancer_that_the_go_program_renamed_is_still_ours;
 }
 
@@ -137,6 +140,54 @@ async fn a_security_group_of_the_go_program_is_left_as_it_is(scene: &mut Scene) 
     }
     assert_eq!(scene.writes_to_ensure(&mut web).await, "");
     scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+/// What the Go program finds its objects by: kind, name, description and tags.
+async fn found(scene: &Scene) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for kind in [LBS, "/v2.0/lbaas/listeners", "/v2.0/lbaas/pools", "/v2.0/lbaas/healthmonitors", GROUPS] {
+        for object in scene.list(kind).await {
+            let description = object["description"].as_str().unwrap_or_default();
+            found.insert(format!("{kind} {} {description:?} {}", object["name"].as_str().unwrap(), object["tags"]));
+        }
+    }
+    for ip in scene.floating_ips().await {
+        found.insert(format!("{} {}", ip["floating_ip_address"], ip["description"]));
+    }
+    found
+}
+
+/// The way back: after changes by this program, the Go program finds its objects, and those that came since have the names
+/// that it gives.
+async fn what_this_program_changes_is_still_found_by_the_go_program(scene: &mut Scene) {
+    scene.configure(CONF).await;
+    let mut web = web();
+    made_by_go(scene, "kubernetes", &mut web).await;
+    let (before, service, nodes) = (found(scene).await, web.clone(), scene.nodes.clone());
+    let address = annotation(&web, "load-balancer-address").unwrap().to_owned();
+    let mut more = web.spec.ports[0].clone();
+    (more.name, more.port, more.node_port) = ("more".to_owned(), 9090, 32_767);
+    web.spec.ports.push(more);
+    web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+    scene.nodes.pop();
+    assert_eq!(scene.ensure(&mut web).await, address);
+    let now = found(scene).await;
+    assert_eq!(before.difference(&now).collect::<Vec<_>>(), Vec::<&String>::new());
+    let name = "kube_service_kubernetes_shop_web";
+    let new: Vec<&String> = now.difference(&before).collect();
+    assert_eq!(new.len(), 3, "{new:?}");
+    for kind in ["listener", "pool", "monitor"] {
+        assert!(new.iter().any(|line| line.contains(&format!(" {kind}_1_{name} "))), "{new:?}");
+    }
+    web.spec = service.spec.clone();
+    scene.nodes = nodes;
+    assert_eq!(scene.ensure(&mut web).await, address);
+    assert_eq!(found(scene).await, before);
+    for key in ["load-balancer-id", "load-balancer-address"] {
+        assert_eq!(annotation(&web, key), annotation(&service, key));
+    }
     scene.delete(&mut web).await;
     scene.is_empty().await;
 }

@@ -44,9 +44,13 @@ fn the_image_holds_one_program_run_by_a_user_without_rights() {
     assert_eq!(only(stage, "FROM"), "scratch");
     assert_eq!(only(stage, "COPY"), "--from=build /out/ /");
     assert_eq!(only(stage, "ENTRYPOINT"), r#"["/ccm"]"#);
+    assert_eq!(only(stage, "ENV"), "PATH=/usr/local/bin:/bin");
     assert_eq!(only(stage, "EXPOSE"), "10258");
     let names: Vec<&str> = stage.iter().map(|instruction| instruction.name.as_str()).collect();
-    assert!(names.iter().all(|name| ["FROM", "COPY", "USER", "EXPOSE", "ENTRYPOINT"].contains(name)), "{names:?}");
+    assert!(
+        names.iter().all(|name| ["FROM", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT"].contains(name)),
+        "{names:?}"
+    );
 
     // A number, because the kubelet cannot check runAsNonRoot with a name.
     let (user, group) = only(stage, "USER").split_once(':').unwrap();

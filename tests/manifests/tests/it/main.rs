@@ -6,6 +6,7 @@ mod alerts;
 mod aws;
 mod azure;
 mod chart;
+mod converted;
 mod fake;
 mod flags;
 mod gce;

@@ -7,6 +7,7 @@ mod dry_run;
 mod endpoints;
 mod gce;
 mod openstack;
+mod pods;
 mod reload;
 
 use std::path::Path;

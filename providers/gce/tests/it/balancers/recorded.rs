@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::ClusterSeed;
+use ccm_cloudsim::gce::{BALANCING, Options};
 use ccm_provider::{NewRoute, Node, NodeRef, Route, Service};
 use serde_json::Value;
 
@@ -162,4 +162,39 @@ async fn what_the_go_program_made_goes_with_its_service() {
             assert_eq!(scene.cloud().violations(), [] as [&str; 0]);
         }
     }
+}
+
+/// What the Go program finds its objects by: kind, name and, but for health checks, the description with the Service.
+fn found(scene: &Scene) -> BTreeSet<String> {
+    let lines = BALANCING.iter().flat_map(|kind| {
+        let objects = scene.cloud().objects(kind);
+        objects.into_iter().map(move |object| {
+            let description =
+                if kind.ends_with("ealthChecks") { "" } else { object["description"].as_str().unwrap_or("") };
+            format!("{kind} {} {description}", object["name"].as_str().unwrap())
+        })
+    });
+    lines.collect()
+}
+
+/// The way back: after changes by this program, the Go program finds its objects, and no others.
+#[tokio::test]
+async fn what_this_program_changes_is_still_found_by_the_go_program() {
+    let Recording { mut scene, services, addresses } = recorded(PLAIN).await;
+    let (before, nodes) = (found(&scene), scene.nodes.clone());
+    for (service, address) in services.iter().zip(&addresses) {
+        let mut changed = service.clone();
+        changed.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+        let mut more = service.spec.ports[0].clone();
+        (more.name, more.port, more.node_port) = ("more".to_owned(), 9090, 32_767);
+        changed.spec.ports.push(more);
+        scene.nodes.pop();
+        assert_eq!(scene.ensure(&mut changed).await, *address, "{}", service.metadata.name);
+        assert_eq!(found(&scene), before, "{}", service.metadata.name);
+        assert_eq!(changed.metadata.finalizers, service.metadata.finalizers, "{}", service.metadata.name);
+        scene.nodes.clone_from(&nodes);
+        assert_eq!(scene.ensure(&mut service.clone()).await, *address, "{}", service.metadata.name);
+        assert_eq!(found(&scene), before, "{}", service.metadata.name);
+    }
+    assert_eq!(scene.cloud().violations(), [] as [&str; 0]);
 }

@@ -68,6 +68,27 @@ impl Login {
         refuse("the OpenStack login is not complete", &check.findings)?;
         Ok((Self { identity_url, needs_discovery, method, body: json!({"auth": auth}) }, check.findings))
     }
+
+    /// Who logs in where, without secrets.
+    pub(crate) fn account(&self) -> String {
+        let text = |place: &str| self.body.pointer(&format!("/auth/{place}")).and_then(Value::as_str);
+        let named = |what: &str, place: &str| {
+            let name = text(&format!("{place}/name")).or_else(|| text(&format!("{place}/id")))?;
+            let domain = text(&format!("{place}/domain/name")).or_else(|| text(&format!("{place}/domain/id")));
+            let domain = domain.map(|domain| format!(" of domain {domain:?}")).unwrap_or_default();
+            Some(format!("{what} {name:?}{domain}"))
+        };
+        let parts = [
+            named("application credential", "identity/application_credential"),
+            named("user", "identity/application_credential/user"),
+            named("user", "identity/password/user"),
+            named("project", "scope/project"),
+            named("domain", "scope/domain"),
+            named("trust", "scope/OS-TRUST:trust"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        format!("{} at {}", parts.join(", "), self.identity_url)
+    }
 }
 
 /// An application credential takes precedence: it is meant for programs.

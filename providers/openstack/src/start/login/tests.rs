@@ -240,3 +240,22 @@ fn a_login_shows_no_secret() {
     let (login, _) = login(&format!("{URL}{USER}tenant-id = t"));
     assert_eq!(format!("{login:?}"), "Login { Password at https://keystone/v3, needs_discovery: false }");
 }
+
+#[test]
+fn the_account_has_user_project_and_domains_and_no_secret() {
+    for (conf, account) in [
+        (
+            format!("{USER}tenant-name = p\ntenant-domain-name = pd"),
+            "user \"n\" of domain \"ud\", project \"p\" of domain \"pd\" at https://keystone/v3",
+        ),
+        (
+            "application-credential-id = a\napplication-credential-secret = hunter2".to_owned(),
+            "application credential \"a\" at https://keystone/v3",
+        ),
+        (format!("{USER}trust-id = t"), "user \"n\" of domain \"ud\", trust \"t\" at https://keystone/v3"),
+        ("token = hunter2\ntenant-id = t".to_owned(), "project \"t\" at https://keystone/v3"),
+    ] {
+        let (login, _) = login(&format!("{URL}{conf}"));
+        assert_eq!(login.account(), account, "{conf}");
+    }
+}

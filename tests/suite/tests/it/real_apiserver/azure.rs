@@ -1,5 +1,7 @@
 //! The whole program with `--cloud-provider=azure`, as a process, with a real API server and a simulated Azure.
 
+mod pods;
+
 use std::collections::BTreeSet;
 
 use ccm_cloudsim::azure::{Azure, ClusterSeed, Options, SetSeed};

@@ -8,6 +8,7 @@ mod cloud;
 mod lives;
 mod long_lane;
 mod nodes;
+mod pods;
 mod volumes;
 
 use std::time::Duration;

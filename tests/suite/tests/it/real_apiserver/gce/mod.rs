@@ -5,6 +5,7 @@ mod balancers;
 mod interruptions;
 mod nodes;
 mod pod_ranges;
+mod pods;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

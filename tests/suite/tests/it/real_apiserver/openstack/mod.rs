@@ -5,6 +5,7 @@ mod bad_input;
 mod balancers;
 mod interruptions;
 mod nodes;
+mod pods;
 mod secrets;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,327 @@
+//! The keys of the charts of the Go programs.
+
+use serde_json::{Value, json};
+
+use super::{Converted, at, is_empty, text};
+
+/// What to do with a key.
+pub(super) enum Take {
+    /// The same value, under this key.
+    As(&'static str),
+    /// The value of this flag.
+    Flag(&'static str),
+    With(fn(&mut Converted<'_>, &str, &Value)),
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+    /// Something that the user must decide.
+    Open(&'static str),
+}
+
+use Take::{As, Flag, Nothing, Open, With};
+
+pub(super) struct Chart {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Its own values, as JSON, where this chart has others.
+    pub(super) defaults: &'static str,
+    pub(super) rows: &'static [(&'static str, Take)],
+    /// What depends on several keys.
+    pub(super) last: fn(&mut Converted<'_>, &Value),
+}
+
+const IMAGE: Take =
+    Open("the project publishes no image: set image.repository and image.tag to the one that you built");
+const ROLES: Take = Open(
+    "the roles have the name of the release (fullnameOverride); remove those of the other chart with it, and change what refers to them by name",
+);
+
+pub(super) const CHARTS: [Chart; 3] = [
+    Chart {
+        name: "aws",
+        about: "the chart of cloud-provider-aws (0.0.11)",
+        defaults: r#"{"args": ["--v=2", "--cloud-provider=aws"], "serviceAccountName": "cloud-controller-manager"}"#,
+        rows: &[
+            ("namespace", Open("give it to helm: --namespace")),
+            ("args", With(arguments)),
+            ("image.repository", IMAGE),
+            ("image.tag", IMAGE),
+            ("imagePullSecrets", As("imagePullSecrets")),
+            ("nameOverride", As("fullnameOverride")),
+            ("nodeSelector", With(node_selector)),
+            (
+                "clusterRoleRules",
+                Open(
+                    "the chart has the rules that this program uses; put only rules of your own into rbac.additionalRules",
+                ),
+            ),
+            ("resources", As("resources")),
+            ("env", As("extraEnv")),
+            ("securityContext", As("containerSecurityContext")),
+            ("podSecurityContext", As("podSecurityContext")),
+            ("podAnnotations", As("podAnnotations")),
+            ("tolerations", As("tolerations")),
+            ("dnsPolicy", As("dnsPolicy")),
+            ("clusterRoleName", ROLES),
+            ("roleBindingName", ROLES),
+            ("serviceAccountName", As("serviceAccount.name")),
+            ("serviceAccount.annotations", As("serviceAccount.annotations")),
+            ("roleName", Nothing("the Role extension-apiserver-authentication-reader of the cluster is bound")),
+            ("extraVolumes", As("extraVolumes")),
+            ("extraVolumeMounts", As("extraVolumeMounts")),
+            ("hostNetworking", As("hostNetwork")),
+        ],
+        last: routes,
+    },
+    Chart {
+        name: "azure",
+        about: "the chart of cloud-provider-azure (1.36)",
+        defaults: r#"{"infra": {"clusterName": "kubernetes"}, "cloudControllerManager": {
+            "allocateNodeCidrs": "true", "cloudConfig": "/etc/kubernetes/azure.json", "clusterCIDR": "10.244.0.0/16",
+            "configureCloudRoutes": "true", "securePort": 10268, "replicas": 1,
+            "federatedTokenPath": "/var/run/secrets/azure/tokens"}}"#,
+        rows: &[
+            ("infra.clusterName", As("clusterName")),
+            ("cloudControllerManager.enabled", With(enabled)),
+            ("cloudControllerManager.allocateNodeCidrs", Flag("allocate-node-cidrs")),
+            ("cloudControllerManager.bindAddress", Flag("bind-address")),
+            ("cloudControllerManager.caCertDir", Nothing("the image has certificates; mount others with extraVolumes")),
+            ("cloudControllerManager.certDir", Flag("cert-dir")),
+            ("cloudControllerManager.cloudConfig", With(file_of_the_node)),
+            ("cloudControllerManager.cloudConfigSecretName", Flag("cloud-config-secret-name")),
+            ("cloudControllerManager.clusterCIDR", Flag("cluster-cidr")),
+            ("cloudControllerManager.configureCloudRoutes", Flag("configure-cloud-routes")),
+            ("cloudControllerManager.contentionProfiling", Flag("contention-profiling")),
+            ("cloudControllerManager.controllerStartInterval", Flag("controller-start-interval")),
+            ("cloudControllerManager.enableDynamicReloading", Flag("enable-dynamic-reloading")),
+            ("cloudControllerManager.http2MaxStreamsPerConnection", Flag("http2-max-streams-per-connection")),
+            ("cloudControllerManager.imageRepository", IMAGE),
+            ("cloudControllerManager.imageName", IMAGE),
+            ("cloudControllerManager.imageTag", IMAGE),
+            ("cloudControllerManager.imagePullPolicy", As("image.pullPolicy")),
+            ("cloudControllerManager.kubeAPIBurst", Flag("kube-api-burst")),
+            ("cloudControllerManager.kubeAPIContentType", Flag("kube-api-content-type")),
+            ("cloudControllerManager.kubeAPIQPS", Flag("kube-api-qps")),
+            ("cloudControllerManager.kubeconfig", Flag("kubeconfig")),
+            ("cloudControllerManager.leaderElect", Flag("leader-elect")),
+            ("cloudControllerManager.leaderElectLeaseDuration", Flag("leader-elect-lease-duration")),
+            ("cloudControllerManager.leaderElectRenewDeadline", Flag("leader-elect-renew-deadline")),
+            ("cloudControllerManager.leaderElectRetryPeriod", Flag("leader-elect-retry-period")),
+            ("cloudControllerManager.leaderElectResourceLock", Flag("leader-elect-resource-lock")),
+            ("cloudControllerManager.logVerbosity", Flag("v")),
+            ("cloudControllerManager.master", Flag("master")),
+            ("cloudControllerManager.minResyncPeriod", Flag("min-resync-period")),
+            ("cloudControllerManager.nodeStatusUpdateFrequency", Flag("node-status-update-frequency")),
+            ("cloudControllerManager.replicas", With(replicas)),
+            ("cloudControllerManager.updateStrategy", As("updateStrategy")),
+            ("cloudControllerManager.profiling", Flag("profiling")),
+            ("cloudControllerManager.routeReconciliationPeriod", Flag("route-reconciliation-period")),
+            ("cloudControllerManager.securePort", Flag("secure-port")),
+            ("cloudControllerManager.useServiceAccountCredentials", Flag("use-service-account-credentials")),
+            ("cloudControllerManager.containerResourceManagement.requestsCPU", As("resources.requests.cpu")),
+            ("cloudControllerManager.containerResourceManagement.requestsMem", As("resources.requests.memory")),
+            ("cloudControllerManager.containerResourceManagement.limitsCPU", As("resources.limits.cpu")),
+            ("cloudControllerManager.containerResourceManagement.limitsMem", As("resources.limits.memory")),
+            ("cloudControllerManager.tolerations", As("tolerations")),
+            ("cloudControllerManager.nodeSelector", With(node_selector)),
+            ("cloudControllerManager.federatedTokenPath", With(federated_token)),
+            (
+                "cloudNodeManager",
+                Open(
+                    "the DaemonSet cloud-node-manager is no part of this chart: keep it, or remove \"-cloud-node\" from controllers",
+                ),
+            ),
+        ],
+        last: azure,
+    },
+    Chart {
+        name: "openstack",
+        about: "the chart openstack-cloud-controller-manager (2.36)",
+        defaults: r#"{"enabledControllers": ["cloud-node", "cloud-node-lifecycle", "route", "service"],
+            "serviceAccountName": "cloud-controller-manager", "cluster": {"name": "kubernetes"},
+            "secret": {"enabled": true, "create": true, "name": "cloud-config"}, "dnsPolicy": "ClusterFirst",
+            "podSecurityContext": {"runAsUser": 1001},
+            "extraVolumes": [{"name": "k8s-certs", "hostPath": {"path": "/etc/kubernetes/pki"}}],
+            "extraVolumeMounts": [{"name": "k8s-certs", "mountPath": "/etc/kubernetes/pki", "readOnly": true}]}"#,
+        rows: &[
+            ("commonAnnotations", As("commonAnnotations")),
+            ("imagePullSecrets", As("imagePullSecrets")),
+            ("image.repository", IMAGE),
+            ("image.tag", IMAGE),
+            ("nameOverride", As("fullnameOverride")),
+            ("extraInitContainers", As("initContainers")),
+            ("extraEnv", As("extraEnv")),
+            ("resources", As("resources")),
+            ("livenessProbe", Nothing("the chart has a probe of its own, at /livez")),
+            ("readinessProbe", Nothing("the chart has a probe of its own, at /readyz")),
+            ("dnsPolicy", As("dnsPolicy")),
+            ("nodeSelector", With(node_selector)),
+            ("tolerations", As("tolerations")),
+            ("podAnnotations", As("podAnnotations")),
+            ("podLabels", As("podLabels")),
+            ("podSecurityContext", As("podSecurityContext")),
+            ("securityContext", As("containerSecurityContext")),
+            ("enabledControllers", As("controllers")),
+            ("controllerExtraArgs", With(arguments)),
+            ("serviceMonitor.enabled", With(service_monitor)),
+            ("serviceMonitor.additionalLabels", As("metrics.serviceMonitor.labels")),
+            ("secret.enabled", Nothing("see cloudConfig")),
+            ("secret.create", Nothing("see cloudConfig")),
+            ("secret.name", Nothing("see cloudConfig")),
+            ("logVerbosityLevel", Flag("v")),
+            ("cloudConfig.global", Nothing("see cloudConfig")),
+            ("cloudConfig.networking", Nothing("see cloudConfig")),
+            ("cloudConfig.loadBalancer", Nothing("see cloudConfig")),
+            ("cloudConfig.blockStorage", Nothing("see cloudConfig")),
+            ("cloudConfig.metadata", Nothing("see cloudConfig")),
+            ("cloudConfig.route", Nothing("see cloudConfig")),
+            ("hostAliases", As("hostAliases")),
+            ("priorityClassName", As("priorityClassName")),
+            ("extraVolumes", As("extraVolumes")),
+            ("extraVolumeMounts", As("extraVolumeMounts")),
+            ("cluster.name", As("clusterName")),
+            ("clusterRoleName", ROLES),
+            ("serviceAccountName", As("serviceAccount.name")),
+        ],
+        last: openstack,
+    },
+];
+
+/// A list of arguments, or a text that holds one in YAML.
+fn arguments(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let in_text = || {
+        let lines = text(value);
+        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let item =
+            |line: &str| line.strip_prefix('-').filter(|rest| rest.starts_with(' ')).unwrap_or(line).trim().to_owned();
+        lines.map(item).map(|item| item.trim_matches(['"', '\'']).to_owned()).collect::<Vec<String>>()
+    };
+    let all = value.as_array().map_or_else(in_text, |items| items.iter().map(text).collect());
+    for argument in all {
+        converted.argument(key, &argument);
+    }
+}
+
+/// Without a rule of its own, the chart also asks for control-plane nodes.
+fn node_selector(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    converted.set("nodeSelector", value.clone());
+    converted.set("affinity", json!({}));
+    converted.took(key, "nodeSelector, and affinity: {}");
+}
+
+fn enabled(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    match text(value).as_str() {
+        "true" => converted.took(key, "nothing: this chart installs the program"),
+        _ => {
+            converted.open(key, "that chart did not install the program: whether this one should is for you to decide")
+        }
+    }
+}
+
+fn replicas(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    converted.set("kind", "Deployment".into());
+    converted.set("replicas", value.clone());
+    converted.took(key, "kind: Deployment, and replicas");
+}
+
+fn service_monitor(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    converted.set("metrics.serviceMonitor.enabled", value.clone());
+    if text(value) == "true" {
+        converted.set("bindAddress", "0.0.0.0".into());
+    }
+    converted.took(key, "metrics.serviceMonitor.enabled, with bindAddress 0.0.0.0");
+}
+
+/// A volume with its mount, read only.
+fn mount(converted: &mut Converted<'_>, name: &str, path: &str, volume: Value) {
+    let mut volume = volume;
+    if let Some(fields) = volume.as_object_mut() {
+        fields.insert("name".into(), name.into());
+    }
+    let mount = json!({"name": name, "mountPath": path, "readOnly": true});
+    for (key, item) in [("extraVolumes", volume), ("extraVolumeMounts", mount)] {
+        if let Some(items) = converted.values.entry(key).or_insert_with(|| json!([])).as_array_mut() {
+            items.push(item);
+        }
+    }
+}
+
+fn file_of_the_node(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let path = text(value);
+    mount(converted, "etc-kubernetes", "/etc/kubernetes", json!({"hostPath": {"path": "/etc/kubernetes"}}));
+    converted.flag(key, "cloud-config", &path);
+    converted.open(
+        key,
+        "the pods run as user 65532, which must be able to read the file of the node; else set podSecurityContext.runAsUser: 0 \
+         and runAsNonRoot: false, or use cloudConfig.existingSecret without flags.cloud-config",
+    );
+}
+
+fn federated_token(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let token =
+        json!({"audience": "api://AzureADTokenExchange", "expirationSeconds": 3600, "path": "azure-identity-token"});
+    let volume = json!({"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": token}]}});
+    mount(converted, "azure-identity-token", &text(value), volume);
+    converted.took(key, "extraVolumes and extraVolumeMounts");
+}
+
+/// `--configure-cloud-routes` is on by default, and does nothing without `--cluster-cidr`. This chart passes the second only
+/// with the first.
+fn routes(converted: &mut Converted<'_>, _values: &Value) {
+    let current = Value::Object(converted.values.clone());
+    let range = at(&current, "routes.clusterCIDR");
+    match at(&current, "routes.enabled") {
+        _ if is_empty(range) => {}
+        Value::Bool(false) => converted.flag("routes.enabled=false with --cluster-cidr", "cluster-cidr", &text(range)),
+        Value::Null => {
+            converted.set("routes.enabled", true.into());
+            converted.took("--configure-cloud-routes (default)", "routes.enabled");
+        }
+        _ => {}
+    }
+}
+
+fn azure(converted: &mut Converted<'_>, values: &Value) {
+    routes(converted, values);
+    converted.set("controllers", json!(["*", "-cloud-node"]));
+    converted.set("serviceAccount.name", "cloud-controller-manager".into());
+    converted.took("(fixed there) --controllers=*,-cloud-node", "controllers");
+    converted.took("(fixed there) serviceAccountName", "serviceAccount.name");
+}
+
+fn openstack(converted: &mut Converted<'_>, values: &Value) {
+    routes(converted, values);
+    let (secret, sections) = (at(values, "secret"), at(values, "cloudConfig"));
+    let is_on = |name: &str| text(at(secret, name)) == "true";
+    let name = text(at(secret, "name"));
+    if !is_on("enabled") {
+        converted.flag("secret.enabled=false", "cloud-config", "/etc/config/cloud.conf");
+        let what = "the file /etc/config/cloud.conf comes from elsewhere: see that it is there, or set cloudConfig";
+        return converted.open("secret.enabled", what);
+    }
+    if !is_on("create") {
+        converted.set("cloudConfig.existingSecret", name.into());
+        return converted.took("secret", "cloudConfig.existingSecret");
+    }
+    if sections.as_object().is_none_or(|sections| sections.values().all(is_empty)) {
+        return converted
+            .open("cloudConfig", "the chart needs a cloud.conf: set cloudConfig.inline or cloudConfig.existingSecret");
+    }
+    let titles = [
+        ("global", "Global"),
+        ("networking", "Networking"),
+        ("loadBalancer", "LoadBalancer"),
+        ("blockStorage", "BlockStorage"),
+        ("metadata", "Metadata"),
+        ("route", "Route"),
+    ];
+    let mut file = String::new();
+    for (key, title) in titles {
+        let Some(fields) = at(sections, key).as_object() else { continue };
+        file += &format!("[{title}]\n");
+        for (name, value) in fields {
+            file += &format!("{name} = {}\n", Value::from(text(value)));
+        }
+    }
+    converted.set("cloudConfig.inline", file.into());
+    converted.took("cloudConfig", "cloudConfig.inline, a Secret named after the release");
+}

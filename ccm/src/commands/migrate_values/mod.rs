@@ -1,0 +1,263 @@
+//! `ccm migrate-values`: the values of the charts of the Go programs as values of the chart of this program. Each key is
+//! taken, or listed with what to do.
+
+mod charts;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use ccm_provider::flag::{Flag, Kind};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use self::charts::{CHARTS, Chart, Take};
+use super::output::{self, Format};
+use super::{Call, Command, SECTION, lint};
+use crate::exit::{Failure, Verdict};
+
+const FROM: Flag =
+    Flag::new(SECTION, "from", Kind::Text, "", "The chart that the values are of: aws, azure or openstack.");
+
+pub(super) const COMMAND: Command = Command {
+    name: "migrate-values",
+    words: "FILE…",
+    about: "Converts the values of the chart of cloud-provider-aws, cloud-provider-azure or openstack-cloud-controller-manager to values of the chart of this program.",
+    details: "\
+Several files are merged in their order, as helm does. - is stdin. The result begins with comments: each key, what it became,
+and what is left to do. It contains the secrets of the input.
+
+Exit codes: 0 every key is taken, 2 something is left to do, 1 an input could not be read.
+
+  helm get values NAME -n kube-system -o yaml | ccm migrate-values --from=openstack - > values.yaml
+  helm install ccm manifests/charts/ccm -n kube-system -f values.yaml --set image.repository=… --set image.tag=…",
+    flags: &[FROM],
+    formats: &[],
+    run,
+};
+
+/// A key of the other chart, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    key: String,
+    text: String,
+}
+
+/// The conversion so far.
+#[derive(Debug)]
+struct Converted<'a> {
+    flags: &'a [Flag],
+    /// The values of the chart of this program.
+    values: Map<String, Value>,
+    taken: Vec<Line>,
+    open: Vec<Line>,
+}
+
+fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
+    async move {
+        let from = call.values.text(FROM.name);
+        let chart = CHARTS.iter().find(|chart| chart.name == from).ok_or_else(|| {
+            let names: Vec<&str> = CHARTS.iter().map(|chart| chart.name).collect();
+            Failure::error(format!("--from={from}: want the chart of the values, one of {}", names.join(", ")))
+        })?;
+        if call.words.is_empty() {
+            return Err(Failure::error("no values: name their files, or - for stdin"));
+        }
+        let mut given = Value::Object(Map::new());
+        for document in lint::documents(&call.words).map_err(Failure::error)? {
+            merge(&mut given, document);
+        }
+        let Value::Object(given) = given else {
+            return Err(Failure::error("these are no values of a chart: want a map"));
+        };
+        let converted = convert(chart, given, &call.program.flags);
+        super::deliver(&converted.render(chart, call.output.format))?;
+        Ok(if converted.open.is_empty() { Verdict::Clean } else { Verdict::Findings })
+    }
+    .boxed()
+}
+
+/// As Helm merges values: maps by key, everything else as a whole.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn convert<'a>(chart: &Chart, given: Map<String, Value>, flags: &'a [Flag]) -> Converted<'a> {
+    let mut converted = Converted { flags, values: Map::new(), taken: Vec::new(), open: Vec::new() };
+    converted.set("cloudProvider", chart.name.into());
+    // What the other chart sets by itself holds too, where this one sets something else.
+    let mut values: Value = serde_json::from_str(chart.defaults).unwrap_or_default();
+    merge(&mut values, Value::Object(given));
+    converted.walk(chart, "", &values);
+    (chart.last)(&mut converted, &values);
+    converted
+}
+
+/// The value at a path of names with dots.
+fn at<'v>(values: &'v Value, path: &str) -> &'v Value {
+    path.split('.').fold(values, |value, name| value.get(name).unwrap_or(&Value::Null))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// A scalar as an argument has it.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+impl Converted<'_> {
+    fn walk(&mut self, chart: &Chart, above: &str, values: &Value) {
+        for (name, value) in values.as_object().into_iter().flatten() {
+            let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
+            let row = chart.rows.iter().find(|(known, _)| *known == key);
+            let within = format!("{key}.");
+            match row {
+                // The default of the chart there is to set nothing.
+                Some((_, Take::As(_) | Take::Flag(_) | Take::With(_))) if is_empty(value) => {
+                    self.took(&key, "nothing: it is empty")
+                }
+                Some((_, Take::As(ours))) => {
+                    self.set(ours, value.clone());
+                    self.took(&key, ours);
+                }
+                Some((_, Take::Flag(flag))) => self.argument(&key, &format!("--{flag}={}", text(value))),
+                Some((_, Take::With(take))) => take(self, &key, value),
+                Some((_, Take::Nothing(why))) => self.took(&key, &format!("nothing: {why}")),
+                Some((_, Take::Open(what))) => self.open(&key, what),
+                None if value.is_object() && chart.rows.iter().any(|(known, _)| known.starts_with(&within)) => {
+                    self.walk(chart, &key, value);
+                }
+                None => self.open(&key, "that chart does not have this key; look for a misspelling, or leave it out"),
+            }
+        }
+    }
+
+    fn took(&mut self, key: &str, what: &str) {
+        self.taken.push(Line { key: key.to_owned(), text: what.to_owned() });
+    }
+
+    fn open(&mut self, key: &str, what: &str) {
+        self.open.push(Line { key: key.to_owned(), text: what.to_owned() });
+    }
+
+    /// Sets a value, by a path of names with dots.
+    fn set(&mut self, path: &str, value: Value) {
+        let mut value = value;
+        for name in path.rsplit('.') {
+            value = json!({ name: value });
+        }
+        let mut all = Value::Object(std::mem::take(&mut self.values));
+        merge(&mut all, value);
+        if let Value::Object(all) = all {
+            self.values = all;
+        }
+    }
+
+    /// An argument of the program: a value of its own in the chart, or one of `flags`.
+    fn argument(&mut self, key: &str, argument: &str) {
+        let place = format!("{key} {argument}");
+        let words = argument.trim_start_matches('-');
+        let (name, value) = words.split_once('=').unwrap_or((words, "true"));
+        let name = name.replace('_', "-");
+        // `-v4`
+        let (name, value) =
+            match name.strip_prefix('v').filter(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())) {
+                Some(level) => ("v".to_owned(), level),
+                None => (name, value),
+            };
+        let is_known = self
+            .flags
+            .iter()
+            .any(|flag| flag.name == name || flag.short.is_some_and(|short| name == short.to_string()));
+        if !argument.starts_with('-') {
+            // The charts of images without an entry point name the program.
+            return match argument.ends_with("cloud-controller-manager") {
+                true => self.took(&place, "nothing: the image has an entry point"),
+                false => self.open(&place, "not a flag: leave it out"),
+            };
+        }
+        if !is_known {
+            let what =
+                "this program has no such flag (or its image not the provider): leave it out, or see `ccm --help`";
+            return self.open(&place, what);
+        }
+        let ours = match &*name {
+            "cloud-provider" => "cloudProvider",
+            "cluster-name" => "clusterName",
+            "v" => "verbosity",
+            "controllers" => "controllers",
+            "configure-cloud-routes" => "routes.enabled",
+            "cluster-cidr" => "routes.clusterCIDR",
+            "use-service-account-credentials" => "serviceAccountCredentials",
+            "leader-elect-resource-name" => "leaderElection.leaseName",
+            "leader-elect-resource-namespace" => "leaderElection.namespace",
+            "enable-leader-migration" => "leaderElection.migration",
+            "bind-address" => "bindAddress",
+            "secure-port" => "securePort",
+            "webhook-secure-port" => "volumeWebhook.port",
+            _ => return self.flag(&place, &name, value),
+        };
+        let value = match ours {
+            "controllers" => value.split(',').map(|name| Value::from(name.trim())).collect(),
+            "verbosity" | "securePort" | "volumeWebhook.port" => value.parse::<u32>().map_or(value.into(), Value::from),
+            "routes.enabled" | "serviceAccountCredentials" | "leaderElection.migration" => (value == "true").into(),
+            _ => value.into(),
+        };
+        self.set(ours, value);
+        self.took(&place, ours);
+    }
+
+    /// Under `flags`; of a repeated flag all values.
+    fn flag(&mut self, place: &str, name: &str, value: &str) {
+        let flags = self.values.entry("flags").or_insert_with(|| json!({}));
+        if let Some(flags) = flags.as_object_mut() {
+            let value = match flags.remove(name) {
+                None => value.into(),
+                Some(Value::Array(mut all)) => {
+                    all.push(value.into());
+                    all.into()
+                }
+                Some(first) => json!([first, value]),
+            };
+            flags.insert(name.to_owned(), value);
+        }
+        self.took(place, &format!("flags.{name}"));
+    }
+
+    fn render(&self, chart: &Chart, format: Format) -> String {
+        let lines = |lines: &[Line], name: &str| -> Value {
+            lines.iter().map(|line| json!({"key": line.key, name: line.text})).collect()
+        };
+        if format == Format::Json {
+            return output::document(
+                "Values",
+                json!({"values": self.values, "taken": lines(&self.taken, "as"), "open": lines(&self.open, "todo")}),
+            );
+        }
+        let mut text = format!("# From values of {}.\n", chart.about);
+        for (title, lines) in [("To do", &self.open), ("Taken", &self.taken)] {
+            if !lines.is_empty() {
+                text += &format!("# {title}:\n");
+            }
+            for line in lines {
+                text += &format!("#   {}: {}\n", output::flat(&line.key), output::flat(&line.text));
+            }
+        }
+        text + &yaml::text(&Value::Object(self.values.clone()))
+    }
+}
