@@ -252,6 +252,8 @@ stage_edges() {
 	workspace build --bin xtask --bin ccm-manifests --examples || return
 	run "$built/xtask" check-deps || status=1
 	run "$built/xtask" check-tree || status=1
+	run "$built/xtask" docs || status=1
+	run "$built/xtask" pictures --check || status=1
 	run env CCM_BUILT="$built" "$built/xtask" manifests --check || status=1
 	run env CCM_BUILT="$built" "$built/xtask" reference --check || status=1
 	return "$status"

@@ -31,6 +31,8 @@ pub struct App {
     registry: Registry,
     // Kept until `run` to allow chained registration.
     broken: Option<RegistryError>,
+    /// Whether the program is called `kubectl-ccm`: kubectl runs such a program as `kubectl ccm`.
+    is_plugin: bool,
 }
 
 impl App {
@@ -106,8 +108,12 @@ impl App {
             return Err(Failure::fatal(error.to_string()));
         }
         self.program.complete(&self.registry)?;
-        self.program.usages = commands::usages().collect();
+        self.program.commands = commands::summaries().collect();
         let args: Vec<OsString> = args.into_iter().collect();
+        let own = args.first().and_then(|path| std::path::Path::new(path).file_stem()?.to_str());
+        if let Some("kubectl-ccm") = own {
+            (self.is_plugin, self.program.name) = (true, "kubectl ccm");
+        }
         let values = match commands::asked(&self.program, &args) {
             Some(asked) => return self.command(asked?),
             None => match parse::parse(&self.program, args)? {
@@ -143,9 +149,18 @@ impl App {
                 Ok(Verdict::Clean)
             }
             commands::Asked::Run(command, values, words, output) => {
-                let call = commands::Call { program: self.program, registry: self.registry, values, words, output };
+                let (config, is_plugin) = (None, self.is_plugin);
+                let call = commands::Call {
+                    program: self.program,
+                    registry: self.registry,
+                    values,
+                    words,
+                    output,
+                    config,
+                    is_plugin,
+                };
                 logging::start(&call.logging());
-                in_runtime((command.run)(call))
+                in_runtime(command.start(call))
             }
         }
     }

@@ -40,6 +40,7 @@ pub mod webhook;
 use ccm_runtime::metrics::Def;
 
 pub use app::{App, install_tls};
+pub use commands::reference as command_reference;
 pub use controllers::Controller;
 pub use exit::{Exit, Failure};
 pub use program::Program;

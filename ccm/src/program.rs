@@ -24,8 +24,10 @@ pub struct Program {
     pub webhooks: Vec<Webhook>,
     /// All flags, including those of providers and controllers.
     pub flags: Vec<Flag>,
-    /// The usage of each command, for the help.
-    pub usages: Vec<String>,
+    /// The commands, each with one sentence, for the help.
+    pub commands: Vec<(&'static str, &'static str)>,
+    /// The names of the providers, for completion.
+    pub(crate) providers: Vec<&'static str>,
     /// Service controllers of the providers, each with the name of its provider.
     pub(crate) service_controllers: Vec<(&'static str, &'static ServiceControllerSpec)>,
     /// Controllers that `*` in `--controllers` includes only with certain providers, each with the name of the
@@ -46,7 +48,8 @@ impl Default for Program {
             controllers,
             webhooks: vec![persistent_volume::webhook()],
             flags,
-            usages: Vec::new(),
+            commands: Vec::new(),
+            providers: Vec::new(),
             service_controllers: Vec::new(),
             on_by_default: Vec::new(),
             absent_controllers: Vec::new(),
@@ -72,6 +75,7 @@ impl Program {
     /// Adds the flags and controllers of the providers; checks that names are unique and that each taint has one owner.
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
+        self.providers.extend(registry.names());
         self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));
         self.service_controllers.extend(registry.service_controllers());
         let classes = |&(provider, spec): &_| controllers::service_of_classes(provider, spec);

@@ -112,7 +112,7 @@ fn fatal(error: &RegistryError) -> Failure {
 }
 
 /// The value of a key of a Secret.
-async fn secret(client: &Client, SecretKey { namespace, name, key }: &SecretKey) -> Result<String, Error> {
+pub(crate) async fn secret(client: &Client, SecretKey { namespace, name, key }: &SecretKey) -> Result<String, Error> {
     let call = Call::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}"));
     let answer = client.send(&call).await.map_err(|error| {
         let hint = match error.is_forbidden() {

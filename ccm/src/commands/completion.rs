@@ -1,4 +1,4 @@
-//! `completion bash|zsh|fish|powershell`: a shell script that completes the program's flags and commands.
+//! `completion bash|zsh|fish|powershell`: a shell script that completes commands, flags, their values, and objects.
 //!
 //! clap only generates the scripts. It does not parse the arguments, because commands also accept the program's flags,
 //! with the syntax and the error texts of pflag, which clap does not support.
@@ -11,12 +11,14 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
 
+use super::output::Format;
 use crate::exit::Failure;
 use crate::options::summary;
 use crate::program::Program;
 
 /// The name of the command.
 pub(super) const NAME: &str = "completion";
+pub(super) const ABOUT: &str = "Prints a script that completes commands, flags and objects in a shell.";
 const SHELL: &str = "shell";
 const SHELLS: [(&str, Shell); 4] =
     [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish), ("powershell", Shell::PowerShell)];
@@ -33,8 +35,42 @@ pub(super) fn run(program: &Program, args: &[OsString]) -> Result<String, Failur
     let Some(shell) = shell else { return Err(Failure::error("completion: want the name of a shell")) };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_flags(program), program.name, &mut script);
-    String::from_utf8(script).map_err(|error| Failure::error(format!("completion: {error}")))
+    let script = String::from_utf8(script).map_err(|error| Failure::error(format!("completion: {error}")))?;
+    Ok(script + &objects(shell).replace("PROGRAM", program.name))
 }
+
+/// Completes objects by asking the program, which asks the cluster of `$KUBECONFIG`, and leaves the rest to the script.
+fn objects(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+        _ => "",
+    }
+}
+
+const BASH: &str = r#"
+_PROGRAM_objects() {
+    local word=${COMP_WORDS[COMP_CWORD]}
+    case $word in
+        node/* | service/* | svc/*) mapfile -t COMPREPLY < <(PROGRAM __complete "$word" 2>/dev/null) ;;
+        *) _PROGRAM "$@" ;;
+    esac
+}
+complete -F _PROGRAM_objects -o bashdefault -o default PROGRAM
+"#;
+const ZSH: &str = r#"
+_PROGRAM_objects() {
+    case $PREFIX in
+        node/* | service/* | svc/*) compadd -- ${(f)"$(PROGRAM __complete "$PREFIX" 2>/dev/null)"} ;;
+        *) _PROGRAM "$@" ;;
+    esac
+}
+compdef _PROGRAM_objects PROGRAM
+"#;
+const FISH: &str = r#"
+complete -c PROGRAM -n "__fish_seen_subcommand_from explain plan" -f -a "(PROGRAM __complete (commandline -ct) 2>/dev/null)"
+"#;
 
 fn command(program: &Program) -> Command {
     let shell = Arg::new(SHELL)
@@ -42,7 +78,8 @@ fn command(program: &Program) -> Command {
         .value_parser(PossibleValuesParser::new(SHELLS.map(|(name, _)| name)))
         .help("The shell");
     let completion = Command::new(NAME)
-        .about("Prints a script that completes the flags in a shell: source it, for example from ~/.bashrc")
+        .about(ABOUT)
+        .after_help("Source it, for example from ~/.bashrc: source <(ccm completion bash)")
         .arg(shell);
     Command::new(program.name).disable_help_subcommand(true).subcommand(completion)
 }
@@ -50,14 +87,35 @@ fn command(program: &Program) -> Command {
 /// The flags in the form that the generator needs; `options` parses them.
 fn with_flags(program: &Program) -> Command {
     let shown = program.flags.iter().filter(|flag| !flag.hidden);
-    let own = |command: &super::Command| command.flags.iter().chain([&super::OUTPUT]).map(arg).collect::<Vec<_>>();
-    let commands =
-        super::COMMANDS.iter().map(|command| Command::new(command.name).about(command.about).args(own(command)));
-    command(program).disable_help_flag(true).subcommands(commands).args(shown.map(arg))
+    let own = |command: &'static super::Command| {
+        command.own_flags().map(move |flag| arg(flag, values(program, flag, command.formats)))
+    };
+    let commands = super::COMMANDS.iter().filter(|command| !command.is_hidden());
+    let commands = commands.map(|command| Command::new(command.name).about(command.about).args(own(command)));
+    // The commands accept the flags of the program too.
+    let global = |flag: &Flag| arg(flag, values(program, flag, &[])).global(flag.name != "help");
+    let names = super::summaries().map(|(name, _)| name).filter(|name| ![NAME, super::HELP].contains(name));
+    let help = Command::new(super::HELP)
+        .about("Prints the help of a command")
+        .arg(Arg::new("command").value_parser(PossibleValuesParser::new(names)));
+    command(program).disable_help_flag(true).subcommands(commands).subcommand(help).args(shown.map(global))
 }
 
-fn arg(flag: &Flag) -> Arg {
+/// The known values of a flag; empty for any.
+fn values(program: &Program, flag: &Flag, formats: &[Format]) -> Vec<&'static str> {
+    match flag.name {
+        "cloud-provider" => program.providers.clone(),
+        "output" => Format::words(formats),
+        "color" => vec!["always", "auto", "never"],
+        "fail-on" => vec!["error", "warning", "never"],
+        "logging-format" => vec!["json", "text"],
+        _ => Vec::new(),
+    }
+}
+
+fn arg(flag: &Flag, values: Vec<&'static str>) -> Arg {
     let arg = Arg::new(flag.name).long(flag.name).help(summary(flag));
+    let arg = if values.is_empty() { arg } else { arg.value_parser(PossibleValuesParser::new(values)) };
     let arg = if let Some(short) = flag.short { arg.short(short) } else { arg };
     match flag.kind {
         Kind::Bool | Kind::Version => arg.action(ArgAction::SetTrue),
@@ -84,7 +142,7 @@ mod tests {
                 assert!(script.contains(flag.name), "{shell}: {}", flag.name);
             }
             assert!(!script.contains("node-sync-period"), "{shell}");
-            for command in super::super::COMMANDS {
+            for command in super::super::COMMANDS.iter().filter(|command| !command.is_hidden()) {
                 assert!(script.contains(command.name), "{shell}: {}", command.name);
                 for flag in command.flags {
                     assert!(script.contains(flag.name), "{shell}: {} --{}", command.name, flag.name);

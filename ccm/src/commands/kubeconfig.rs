@@ -4,21 +4,102 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use ccm_provider::duration;
+use ccm_provider::flag::{Flag, FlagValues, Kind};
+use ccm_runtime::client::{Access, context_namespace};
+use ccm_runtime::{Client, Metrics};
+
+use super::{Call, SECTION};
 use crate::exit::Failure;
+use crate::manager;
 use crate::options::Options;
 
-/// Without `--kubeconfig` and `--master`: `$KUBECONFIG`, else `~/.kube/config`. If there is neither, a command in a pod
-/// uses its service account.
+const CONTEXT: &str = "context";
+const USER: &str = "as";
+const GROUP: &str = "as-group";
+const TIMEOUT: &str = "request-timeout";
+const NAMESPACE: &str = "namespace";
+const ALL_NAMESPACES: &str = "all-namespaces";
+/// The flags that kubectl needs to reach the same cluster as the same user.
+pub(super) const REACH: [&str; 5] = ["kubeconfig", CONTEXT, USER, GROUP, TIMEOUT];
+
+/// The flags of kubectl that every command has.
+#[rustfmt::skip]
+pub(super) const FLAGS: [Flag; 6] = [
+    Flag::new(SECTION, CONTEXT, Kind::Text, "", "The context of the kubeconfig. By default its current context."),
+    Flag::new(SECTION, USER, Kind::Text, "", "The user to impersonate, such as system:serviceaccount:NAMESPACE:NAME."),
+    Flag::new(SECTION, GROUP, Kind::Repeated, "", "A group to impersonate, with --as. May be repeated."),
+    Flag::new(SECTION, TIMEOUT, Kind::Text, "0", "How long to wait for each answer of the API server, such as 5s or 1m. 0 means 30s."),
+    Flag::new(SECTION, NAMESPACE, Kind::Text, "", "The namespace of Services without one. By default that of the context.").short('n'),
+    Flag::new(SECTION, ALL_NAMESPACES, Kind::Bool, "false", "All namespaces, which is the default of commands that need no object.").short('A'),
+];
+
+/// The options with the kubeconfig and the wishes of the user. Without `--kubeconfig` and `--master`: `$KUBECONFIG`,
+/// else `~/.kube/config`. If there is neither, a command in a pod uses its service account.
 ///
 /// # Errors
 ///
-/// `KUBECONFIG` names no file that exists, or several, which kubectl merges.
-pub(super) fn or_of_user(mut options: Options) -> Result<Options, Failure> {
-    if options.kubeconfig.is_empty() && options.master.is_empty() {
-        options.kubeconfig = find(|name| std::env::var_os(name), Path::is_file).map_err(Failure::error)?;
+/// `KUBECONFIG` names no file that exists, or several, which kubectl merges; flags contradict each other.
+pub(super) fn or_of_user(mut options: Options, values: &FlagValues) -> Result<Options, Failure> {
+    options.kubeconfig = path(values).map_err(Failure::error)?;
+    options.access = access(values).map_err(Failure::error)?;
+    if !options.access.context.is_empty() && options.kubeconfig.is_empty() {
+        return Err(Failure::error(format!(
+            "--context={}: there is no kubeconfig; set --kubeconfig or KUBECONFIG",
+            options.access.context
+        )));
     }
     Ok(options)
+}
+
+/// A client for a command that needs no provider.
+pub(super) async fn client(call: &Call) -> Result<Client, Failure> {
+    let mut values = call.values.clone();
+    if values.text("cloud-provider").is_empty() {
+        values.insert("cloud-provider", vec!["external".to_owned()], false);
+    }
+    let options = or_of_user(Options::new(&values, &call.program)?, &values)?;
+    manager::connect(&options, &Metrics::new()).await
+}
+
+/// The kubeconfig; empty if there is none, or if `--master` makes it unnecessary.
+fn path(values: &FlagValues) -> Result<String, String> {
+    match values.text("kubeconfig") {
+        given if !given.is_empty() || !values.text("master").is_empty() => Ok(given),
+        _ => find(|name| std::env::var_os(name), Path::is_file),
+    }
+}
+
+fn access(values: &FlagValues) -> Result<Access, String> {
+    let (user, groups) = (values.text(USER), values.list(GROUP));
+    if user.is_empty() && !groups.is_empty() {
+        return Err(format!("--{GROUP}={}: add --{USER}=USER, which it belongs to", groups.join(",")));
+    }
+    if values.bool(ALL_NAMESPACES) && values.given(NAMESPACE) {
+        return Err(format!("--{ALL_NAMESPACES} and --{NAMESPACE} contradict each other: leave one of them out"));
+    }
+    Ok(Access { context: values.text(CONTEXT), user, groups, timeout: timeout(&values.text(TIMEOUT))? })
+}
+
+/// As in kubectl, a number without a unit means seconds, and 0 means no wish.
+fn timeout(text: &str) -> Result<Option<Duration>, String> {
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let wish = seconds.or_else(|| duration::parse(text).ok());
+    let wish = wish.ok_or_else(|| format!("--{TIMEOUT}={text}: want a time, such as 5s or 1m"))?;
+    Ok(Some(wish).filter(|wish| !wish.is_zero()))
+}
+
+/// The namespace that the user asks for; `None`: all.
+pub(super) fn namespace_asked(values: &FlagValues) -> Option<String> {
+    Some(values.text(NAMESPACE)).filter(|name| !name.is_empty())
+}
+
+/// The namespace of an object without one, as in kubectl.
+pub(super) fn namespace(values: &FlagValues) -> String {
+    let of_context = || context_namespace(&path(values).ok()?, &access(values).ok()?);
+    namespace_asked(values).or_else(of_context).unwrap_or_else(|| "default".to_owned())
 }
 
 /// Empty: there is no file.
@@ -57,6 +138,15 @@ mod tests {
         assert_eq!(found(&[home, ("KUBECONFIG", "/gone:/x:")], &both).as_deref(), Ok("/x"));
         assert_eq!(found(&[home], &["/x"]).as_deref(), Ok(""), "in a pod");
         assert_eq!(found(&[], &[]).as_deref(), Ok(""));
+    }
+
+    #[test]
+    fn a_timeout_is_written_as_in_kubectl() {
+        let rows = [("0", None), ("0s", None), ("5", Some(5)), ("1m", Some(60))];
+        for (text, seconds) in rows {
+            assert_eq!(timeout(text), Ok(seconds.map(Duration::from_secs)), "{text}");
+        }
+        assert_eq!(timeout("soon"), Err("--request-timeout=soon: want a time, such as 5s or 1m".to_owned()));
     }
 
     #[test]

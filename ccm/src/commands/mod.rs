@@ -1,9 +1,11 @@
-//! The commands of the program; the first argument is the command's name.
+//! The commands of the program; the first argument that is not a flag is the command's name.
 //!
 //! Without a command all arguments are flags, as in the Go programs, and every other word is an error. A command also
 //! accepts the flags of the program, so that the arguments of the DaemonSet can be appended. It uses the tables, plans
 //! and decisions of the controllers and duplicates none of them.
 
+mod check;
+mod complete;
 mod completion;
 mod explain;
 mod kubeconfig;
@@ -24,8 +26,9 @@ mod world;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 
-use ccm_provider::Registry;
+use ccm_kit::document::nearest;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
+use ccm_provider::{CloudConfig, Registry};
 use futures::future::BoxFuture;
 
 use crate::exit::{Failure, Verdict};
@@ -43,25 +46,52 @@ pub(crate) struct Command {
     details: &'static str,
     /// Its own flags, in addition to those of the program and [`OUTPUT`].
     flags: &'static [Flag],
-    /// The values of `-o` besides `text` and `json`.
+    /// The values of `-o` besides `text`, `json` and `yaml`.
     formats: &'static [Format],
-    pub(crate) run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
+    /// Whether `kubectl ccm` takes the flags of the program that runs in the cluster.
+    like_running: bool,
+    run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
 }
 
 /// All commands except `completion`, which needs neither a runtime nor a cluster.
 const COMMANDS: &[Command] = &[
-    plan::COMMAND,
+    check::COMMAND,
     explain::COMMAND,
+    plan::COMMAND,
     lint::COMMAND,
     migrate_check::COMMAND,
     migrate_values::COMMAND,
     orphans::COMMAND,
     snapshot::COMMAND,
     version::COMMAND,
+    complete::COMMAND,
 ];
 
+const HELP: &str = "help";
+
 const SECTION: &str = "Command flags";
-const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');
+const OUTPUT: Flag = Flag::new(
+    SECTION,
+    "output",
+    Kind::Text,
+    "text",
+    "How the result is printed: text, json, yaml, or another of the command.",
+)
+.short('o');
+const IN_CLUSTER: Flag = Flag::new(
+    SECTION,
+    "in-cluster",
+    Kind::Bool,
+    "false",
+    "Run the command in the pod of the leader, by kubectl exec: with its flags, its configuration and its credentials.",
+);
+const COLOR: Flag = Flag::new(
+    SECTION,
+    "color",
+    Kind::Text,
+    "auto",
+    "Whether text has colors: always, auto (on a terminal, by NO_COLOR and CLICOLOR_FORCE) or never.",
+);
 
 pub(crate) struct Call {
     pub(crate) program: Program,
@@ -71,6 +101,10 @@ pub(crate) struct Call {
     /// Positional arguments without the command's name.
     pub(crate) words: Vec<String>,
     pub(crate) output: Output,
+    /// The configuration of the program that runs in the cluster, instead of a file.
+    pub(crate) config: Option<CloudConfig>,
+    /// Whether kubectl called this program.
+    pub(crate) is_plugin: bool,
 }
 
 impl Call {
@@ -92,27 +126,95 @@ pub(crate) enum Asked {
 
 /// The command in the arguments (which start with the program's name) and its arguments; `None` without a command.
 pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked, Failure>> {
-    let name = args.get(1)?.to_str()?;
-    if name == completion::NAME {
-        return Some(completion::run(program, args).map(Asked::Print));
+    let (own, after) = args.split_first()?;
+    let flags: Vec<Flag> = COMMANDS.iter().flat_map(|command| command.all_flags(program)).collect();
+    let at = parse::first_word(&flags, after)?;
+    let name = after.get(at)?.to_str()?;
+    let (mut rest, words) = (after.to_vec(), after.get(at..).unwrap_or_default());
+    rest.remove(at);
+    match name {
+        completion::NAME => {
+            let words: Vec<OsString> = std::iter::once(own).chain(words).cloned().collect();
+            Some(completion::run(program, &words).map(Asked::Print))
+        }
+        HELP => Some(help_of(program, words.get(1).and_then(|word| word.to_str()))),
+        _ => match COMMANDS.iter().find(|command| command.name == name) {
+            Some(command) => Some(command.parse(program, &rest)),
+            None => similar(name).map(|command| {
+                let text = format!("unknown command {name:?} (did you mean {command:?}?)");
+                Err(Failure::error(text).with_usage(format!("See `{} --help`.", program.name)))
+            }),
+        },
     }
-    let command = COMMANDS.iter().find(|command| command.name == name)?;
-    Some(command.parse(program, args.get(2..).unwrap_or_default()))
 }
 
-/// The usage of each command, without the program's name.
-pub(crate) fn usages() -> impl Iterator<Item = String> {
-    COMMANDS.iter().map(Command::usage).chain([format!("{} <shell>", completion::NAME)])
+fn similar(name: &str) -> Option<&'static str> {
+    nearest(name, &summaries().map(|(name, _)| name).collect::<Vec<_>>())
+}
+
+/// `help`, `help plan`
+fn help_of(program: &Program, name: Option<&str>) -> Result<Asked, Failure> {
+    let Some(name) = name else { return Ok(Asked::Print(help::text(program, parse::width(std::io::stdout())))) };
+    if name == completion::NAME {
+        let words = [program.name, name, "--help"].map(OsString::from);
+        return completion::run(program, &words).map(Asked::Print);
+    }
+    let command = COMMANDS.iter().find(|command| command.name == name).ok_or_else(|| {
+        let hint = similar(name).map_or_else(String::new, |command| format!(" (did you mean {command:?}?)"));
+        Failure::error(format!("unknown command {name:?}{hint}; `{} --help` lists them", program.name))
+    })?;
+    Ok(Asked::Print(command.help(program, parse::width(std::io::stdout()))))
+}
+
+/// The help of a command in lines of this width, for the reference pages; `None` if there is no such command.
+pub fn reference(name: &str, width: usize) -> Option<String> {
+    let command = COMMANDS.iter().find(|command| command.name == name)?;
+    Some(command.help(&Program::default(), Some(width)))
+}
+
+/// All commands except hidden ones, each with the first sentence of its description.
+pub(crate) fn summaries() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let sentence = |about: &'static str| about.split_inclusive(". ").next().unwrap_or_default().trim_end();
+    let shown = COMMANDS.iter().filter(|command| !command.is_hidden());
+    let own = shown.map(move |command| (command.name, sentence(command.about)));
+    own.chain([(completion::NAME, completion::ABOUT), (HELP, "Prints this text, or the help of a command.")])
 }
 
 impl Command {
+    /// A hidden command is for scripts of this program.
+    fn is_hidden(&self) -> bool {
+        self.name.starts_with('_')
+    }
+
+    /// Its own flags, and those of every command.
+    fn own_flags(&self) -> impl Iterator<Item = &'static Flag> {
+        let in_cluster = self.like_running.then_some(&IN_CLUSTER);
+        self.flags.iter().chain(&kubeconfig::FLAGS).chain(in_cluster).chain([&COLOR, &OUTPUT])
+    }
+
+    fn all_flags(&self, program: &Program) -> Vec<Flag> {
+        program.flags.iter().copied().chain(self.own_flags().copied()).collect()
+    }
+
+    /// Runs it, here or in the cluster.
+    pub(crate) async fn start(&self, mut call: Call) -> Result<Verdict, Failure> {
+        if self.like_running && call.values.bool(IN_CLUSTER.name) {
+            return migrate_check::run_inside(&call, self.name).await;
+        }
+        let knows = ["cloud-provider", "from-snapshot", "cluster-is-gone"].iter().any(|name| call.values.given(name));
+        if self.like_running && call.is_plugin && !knows {
+            migrate_check::take_flags(&mut call).await?;
+        }
+        (self.run)(call).await
+    }
+
     fn usage(&self) -> String {
         let words = if self.words.is_empty() { String::new() } else { format!(" {}", self.words) };
         format!("{}{words} [flags]", self.name)
     }
 
     fn parse(&'static self, program: &Program, args: &[OsString]) -> Result<Asked, Failure> {
-        let flags: Vec<Flag> = program.flags.iter().chain(self.flags).chain([&OUTPUT]).copied().collect();
+        let flags = self.all_flags(program);
         let failed = |message: String| {
             let hint =
                 format!("Usage:\n  {} {}\nSee `{} {} --help`.", program.name, self.usage(), program.name, self.name);
@@ -120,23 +222,24 @@ impl Command {
         };
         let (values, words) = parse::read(&flags, args.iter().cloned()).map_err(failed)?;
         if values.bool("help") {
-            return Ok(Asked::Print(self.help(program)));
+            return Ok(Asked::Print(self.help(program, parse::width(std::io::stdout()))));
         }
         let format = Format::parse(&values.text(OUTPUT.name), self.formats).map_err(failed)?;
-        Ok(Asked::Run(self, values, words, Output::new(format)))
+        let output = Output::new(format, &values.text(COLOR.name)).map_err(failed)?;
+        Ok(Asked::Run(self, values, words, output))
     }
 
-    fn help(&self, program: &Program) -> String {
-        let width = parse::width(std::io::stdout());
+    fn help(&self, program: &Program, width: Option<usize>) -> String {
         let wrap = |text: &str| help::wrap(text, 0, width.unwrap_or_default());
-        let mut flags: Vec<&Flag> = self.flags.iter().chain([&OUTPUT]).collect();
+        let mut flags: Vec<&Flag> = self.own_flags().collect();
         flags.sort_by_key(|flag| flag.name);
         format!(
-            "{}\n\nUsage:\n  {} {}\n\n{}\n\n{SECTION}:\n\n{}\nAll flags of `{} --help` too: those of the DaemonSet can be pasted as they are.\n",
+            "{}\n\nUsage:\n  {} {}\n\n{}\n\nValues of -o: {}\n\n{SECTION}:\n\n{}\nAll flags of `{} --help` too: those of the DaemonSet can be pasted as they are.\n",
             wrap(self.about),
             program.name,
             self.usage(),
             self.details,
+            Format::words(self.formats).join(", "),
             help::lines(program, &flags, width),
             program.name,
         )

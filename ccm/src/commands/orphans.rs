@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::output::{self, Colour, Format, Output, counted, flat};
+use super::output::{self, Color, Format, Output, counted, flat};
 use super::previewed::step_text;
 use super::progress::Progress;
 use super::world::{Objects, World};
@@ -41,7 +41,7 @@ const GONE: Flag = Flag::new(
 pub(super) const COMMAND: Command = Command {
     name: "orphans",
     words: "",
-    about: "Lists cloud objects that belong to this cluster and that no Service and no node claims: leftovers of crashes and of deleted clusters.",
+    about: "Lists cloud objects of this cluster that nothing claims. These are leftovers of crashes and of deleted clusters.",
     details: "\
 The cloud is read first and the cluster after it, twice: objects still being created are not reported.
 --delete shows what it would do and asks; every object is checked again right before its deletion.
@@ -52,7 +52,8 @@ Exit codes: 0 there is none (or all are deleted), 2 there are some, 1 something 
   ccm orphans --delete …
   ccm orphans --cluster-is-gone --cloud-provider=aws --cloud-config=cloud.conf      after the cluster was deleted",
     flags: &[DELETE, YES, GONE],
-    formats: &[],
+    formats: &[Format::Name, Format::Wide],
+    like_running: true,
     run,
 };
 
@@ -143,7 +144,7 @@ impl Hunt {
     }
 
     async fn delete(&self, orphans: Vec<Orphan>, ask: bool, output: Output) -> Result<Verdict, Failure> {
-        let document = output.format == Format::Json;
+        let document = output.format.is_document();
         // Printed if nothing is deleted.
         let listed = list(&orphans, output);
         let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
@@ -191,7 +192,7 @@ impl Hunt {
                 Err(spared) => Err(spared),
             };
             let deletion = (orphan, result);
-            if output.format != Format::Json {
+            if !output.format.is_document() {
                 // Clears the progress line first.
                 progress = None;
                 super::print(&deleted_text(&deletion, output));
@@ -265,15 +266,15 @@ impl Hunt {
 /// Whether an orphan that was shown is still one after the second read; the error is the reason why not.
 fn still_doomed(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
     match again.iter().find(|orphan| (&orphan.kind, &orphan.id) == (&shown.kind, &shown.id)) {
-        None => Err("no orphan any more: left as it is".to_owned()),
+        None => Err("it is no longer an orphan: not deleted".to_owned()),
         Some(Orphan { kept: Some(why), .. }) => Err(format!("kept by now: {why}")),
         Some(_) => Ok(()),
     }
 }
 
 fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Failure> {
-    if output.format == Format::Json {
-        super::deliver(&output::document("OrphansDeleted", deleted_json(done, kept)))?;
+    if output.format.is_document() {
+        super::deliver(&output.document("OrphansDeleted", deleted_json(done, kept)))?;
     }
     let failed = done.iter().filter(|(_, result)| result.is_err()).count();
     match (failed, kept.is_empty()) {
@@ -317,17 +318,24 @@ fn confirmed(count: usize) -> Result<bool, Failure> {
 }
 
 fn list(orphans: &[Orphan], output: Output) -> String {
-    if output.format == Format::Json {
-        return output::document("Orphans", json!({"orphans": orphans}));
+    match output.format {
+        Format::Json | Format::Yaml => return output.document("Orphans", json!({"orphans": orphans})),
+        Format::Name => {
+            return orphans.iter().map(|o| format!("{}\n", flat(&format!("{}/{}", o.kind, o.id)))).collect();
+        }
+        _ => {}
     }
     if orphans.is_empty() {
         return "No orphans: every cloud object of this cluster is claimed.\n".to_owned();
+    }
+    if output.format == Format::Wide {
+        return wide(orphans);
     }
     let mut text = String::new();
     for orphan in orphans {
         let name = if orphan.name.is_empty() { String::new() } else { format!(" ({})", orphan.name) };
         let what = flat(&format!("{} {}{name}", orphan.kind, orphan.id));
-        let _ = writeln!(text, "{}", output.paint(Colour::Bold, &what));
+        let _ = writeln!(text, "{}", output.paint(Color::Bold, &what));
         let mut rows = vec![("made for", orphan.owner.clone()), ("orphan because", orphan.reason.clone())];
         rows.extend(orphan.created.map(|created| ("made at", created.to_string())));
         rows.extend(orphan.cost.clone().map(|cost| ("costs", cost)));
@@ -344,6 +352,27 @@ fn list(orphans: &[Orphan], output: Output) -> String {
     text
 }
 
+/// One line for each, with a heading.
+fn wide(orphans: &[Orphan]) -> String {
+    let heading = ["KIND", "ID", "NAME", "OWNER", "CREATED", "COST", "KEPT", "REASON"].map(str::to_owned).to_vec();
+    let row = |orphan: &Orphan| {
+        let created = orphan.created.map(|created| created.to_string());
+        let cells = [
+            orphan.kind.to_string(),
+            orphan.id.clone(),
+            orphan.name.clone(),
+            orphan.owner.clone(),
+            created.unwrap_or_default(),
+            orphan.cost.clone().unwrap_or_default(),
+            orphan.kept.clone().unwrap_or_default(),
+            orphan.reason.clone(),
+        ];
+        cells.map(|cell| if cell.is_empty() { "-".to_owned() } else { flat(&cell) }).to_vec()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(orphans.iter().map(row)).collect();
+    output::table(&rows)
+}
+
 fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
     let mut text = String::new();
     for orphan in doomed {
@@ -352,12 +381,12 @@ fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
         for change in &orphan.step.changes {
             let _ = writeln!(text, "      {}", flat(&change.to_string()));
         }
-        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &flat(&format!("because {}", orphan.reason))));
+        let _ = writeln!(text, "      {}", output.paint(Color::Dim, &flat(&format!("because {}", orphan.reason))));
     }
     for orphan in kept {
         let why = orphan.kept.as_deref().unwrap_or_default();
         let line = flat(&format!("keep {} {}: {why}", orphan.kind, orphan.id));
-        let _ = writeln!(text, "{}", output.paint(Colour::Dim, &format!("  {line}")));
+        let _ = writeln!(text, "{}", output.paint(Color::Dim, &format!("  {line}")));
     }
     if doomed.is_empty() {
         text.push_str("Nothing to delete.\n");
@@ -368,8 +397,8 @@ fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
 fn deleted_text((orphan, result): &Deletion, output: Output) -> String {
     let what = flat(&format!("{} {}", orphan.kind, orphan.id));
     match result {
-        Ok(()) => format!("{} {what}\n", output.paint(Colour::Green, "deleted")),
-        Err(why) => format!("{} {what}: {}\n", output.paint(Colour::Red, "not deleted"), flat(why)),
+        Ok(()) => format!("{} {what}\n", output.paint(Color::Green, "deleted")),
+        Err(why) => format!("{} {what}: {}\n", output.paint(Color::Red, "not deleted"), flat(why)),
     }
 }
 
@@ -408,7 +437,7 @@ mod tests {
         let shown = orphan("LoadBalancer", "a", None);
         assert_eq!(still_doomed(&shown, &[orphan("LoadBalancer", "b", None), shown.clone()]), Ok(()));
         let claimed = [orphan("LoadBalancer", "b", None), orphan("TargetGroup", "a", None)];
-        assert_eq!(still_doomed(&shown, &claimed), Err("no orphan any more: left as it is".to_owned()));
+        assert_eq!(still_doomed(&shown, &claimed), Err("it is no longer an orphan: not deleted".to_owned()));
         let kept = [orphan("LoadBalancer", "a", Some("somebody uses it"))];
         assert_eq!(still_doomed(&shown, &kept), Err("kept by now: somebody uses it".to_owned()));
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ccm_controllers::preview::{Scope, Unplanned};
+use ccm_provider::flag::FlagValues;
 use ccm_provider::{Plan, Risk, Step, Verb};
 use serde_json::{Value, json};
 
-use super::output::{Colour, Output, counted, flat};
+use super::kubeconfig;
+use super::output::{Color, Output, counted, flat};
 
 #[derive(Debug, Default)]
 pub(crate) struct Previewed {
@@ -49,6 +51,16 @@ impl Previewed {
         self.sorted()
     }
 
+    /// Keeps only the Services of `--namespace`, if it is given.
+    pub(super) fn in_namespace(mut self, values: &FlagValues) -> Self {
+        let Some(namespace) = kubeconfig::namespace_asked(values) else { return self };
+        let start = format!("service {namespace}/");
+        self.plans.retain(|plan| plan.subject.starts_with(&start));
+        self.unplanned.retain(|unplanned| unplanned.subject.starts_with(&start));
+        self.warnings.retain(|warning| warning.subject.starts_with(&start));
+        self
+    }
+
     fn sorted(mut self) -> Self {
         self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
         self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
@@ -74,6 +86,20 @@ impl Previewed {
     }
 }
 
+/// The objects with writes, each once: `node/worker-1`.
+pub(super) fn names(previewed: &Previewed) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for plan in previewed.plans.iter().filter(|plan| !plan.steps.is_empty()) {
+        // `node a addresses`
+        let words: Vec<&str> = plan.subject.split(' ').take(2).collect();
+        let name = flat(&words.join("/"));
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.iter().map(|name| format!("{name}\n")).collect()
+}
+
 pub(super) fn text(previewed: &Previewed, output: Output) -> String {
     let mut text = String::new();
     for plan in &previewed.plans {
@@ -83,8 +109,8 @@ pub(super) fn text(previewed: &Previewed, output: Output) -> String {
         let _ = writeln!(
             text,
             "{}\n  {}: {} ({})",
-            output.paint(Colour::Bold, &flat(&warning.subject)),
-            output.paint(Colour::Yellow, "warning"),
+            output.paint(Color::Bold, &flat(&warning.subject)),
+            output.paint(Color::Yellow, "warning"),
             flat(&warning.message),
             warning.reason
         );
@@ -93,13 +119,13 @@ pub(super) fn text(previewed: &Previewed, output: Output) -> String {
         let _ = writeln!(
             text,
             "{}\n  {}: {}",
-            output.paint(Colour::Bold, &flat(&unplanned.subject)),
-            output.paint(Colour::Red, "not planned"),
+            output.paint(Color::Bold, &flat(&unplanned.subject)),
+            output.paint(Color::Red, "not planned"),
             flat(&unplanned.error.to_string())
         );
     }
     for (controller, reason) in &previewed.skipped {
-        let _ = writeln!(text, "{}", output.paint(Colour::Dim, &format!("{controller} does not run: {reason}")));
+        let _ = writeln!(text, "{}", output.paint(Color::Dim, &format!("{controller} does not run: {reason}")));
     }
     if !text.is_empty() {
         text.push('\n');
@@ -109,13 +135,13 @@ pub(super) fn text(previewed: &Previewed, output: Output) -> String {
 }
 
 fn plan_text(text: &mut String, plan: &Plan, output: Output) {
-    let _ = writeln!(text, "{}", output.paint(Colour::Bold, &flat(&plan.subject)));
+    let _ = writeln!(text, "{}", output.paint(Color::Bold, &flat(&plan.subject)));
     for step in &plan.steps {
         let _ = writeln!(text, "  {}", step_text(step, output));
         for change in &step.changes {
             let _ = writeln!(text, "      {}", flat(&change.to_string()));
         }
-        let _ = writeln!(text, "      {}", output.paint(Colour::Dim, &format!("because {}", flat(&step.reason))));
+        let _ = writeln!(text, "      {}", output.paint(Color::Dim, &format!("because {}", flat(&step.reason))));
     }
     for finding in &plan.findings {
         let _ = writeln!(text, "  {}: {}", output.severity(finding.severity), flat(&finding.to_string()));
@@ -124,17 +150,17 @@ fn plan_text(text: &mut String, plan: &Plan, output: Output) {
 
 /// `+ create LoadBalancer a [brief interruption]`
 pub(super) fn step_text(step: &Step, output: Output) -> String {
-    let (sign, colour) = match step.verb {
-        Verb::Create | Verb::Attach => ('+', Colour::Green),
-        Verb::Update => ('~', Colour::Yellow),
-        Verb::Delete | Verb::Detach => ('-', Colour::Red),
+    let (sign, color) = match step.verb {
+        Verb::Create | Verb::Attach => ('+', Color::Green),
+        Verb::Update => ('~', Color::Yellow),
+        Verb::Delete | Verb::Detach => ('-', Color::Red),
     };
     let risk = match step.risk {
         Risk::None => "",
         Risk::Brief => " [brief interruption]",
         Risk::Disruptive => " [disruptive]",
     };
-    output.paint(colour, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, flat(&step.id)))
+    output.paint(color, &format!("{sign} {} {} {}{risk}", step.verb.as_str(), step.kind, flat(&step.id)))
 }
 
 /// `3 writes (1 create, 2 update), 1 of them disruptive; 1 could not be planned.`

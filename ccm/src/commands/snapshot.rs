@@ -35,7 +35,7 @@ const FILE: Flag =
 pub(super) const COMMAND: Command = Command {
     name: "snapshot",
     words: "",
-    about: "Writes a file with everything that a plan is made of, so that `ccm plan --from-snapshot` can make the plan again without the cluster, the cloud or any credentials: for a bug report, a test, or somebody without access.",
+    about: "Writes the inputs of a plan to a file, without secrets. `ccm plan --from-snapshot` makes the plan again from it, without the cluster, the cloud or any credentials: for a bug report, a test, or a colleague without access.",
     details: "\
 Looks at cluster and cloud as `ccm plan` does, and writes to neither. The file is for its owner only (mode 0600).
 
@@ -50,6 +50,7 @@ Exit codes: 0 written, 1 not written, 255 no provider.
   ccm plan --from-snapshot ccm.json",
     flags: &[FILE],
     formats: &[],
+    like_running: true,
     run,
 };
 
@@ -70,8 +71,8 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         }
         file::write(&path, &text)?;
         super::deliver(&match call.output.format {
-            Format::Json => output::document("SnapshotTaken", json(&document, &path)),
-            Format::Text | Format::Github => format!("{}\n", summary(&document, &path)),
+            Format::Json | Format::Yaml => call.output.document("SnapshotTaken", json(&document, &path)),
+            _ => format!("{}\n", summary(&document, &path)),
         })?;
         Ok(Verdict::Clean)
     }

@@ -1,26 +1,41 @@
-//! The object of a command: `node/worker-1`, `service/default/web`, `routes`.
+//! The object of a command: `node/worker-1`, `service/default/web`, `service/web`, `routes`.
 
 use ccm_controllers::preview::Scope;
+use ccm_provider::flag::FlagValues;
 use ccm_provider::{NodeName, ServiceKey};
 
+use super::kubeconfig;
 use crate::exit::Failure;
 
 /// The scope of these words; all if there are none. `node NAME` and `service NAMESPACE/NAME` also work with a slash.
-pub(crate) fn scope(words: &[String]) -> Result<Scope, Failure> {
-    parse(words, "want node/NAME, service/NAMESPACE/NAME or routes")
+pub(crate) fn scope(words: &[String], values: &FlagValues) -> Result<Scope, Failure> {
+    parse(words, "want node/NAME, service/NAMESPACE/NAME or routes", &Namespace::of(values))
+}
+
+/// The namespace of a Service that is named without one.
+struct Namespace {
+    /// `--namespace`
+    asked: Option<String>,
+    default: String,
+}
+
+impl Namespace {
+    fn of(values: &FlagValues) -> Self {
+        Self { asked: kubeconfig::namespace_asked(values), default: kubeconfig::namespace(values) }
+    }
 }
 
 /// The same for a command that requires one object.
-pub(crate) fn object(words: &[String]) -> Result<Scope, Failure> {
+pub(crate) fn object(words: &[String], values: &FlagValues) -> Result<Scope, Failure> {
     let forms = "want node/NAME or service/NAMESPACE/NAME";
-    match parse(words, forms)? {
+    match parse(words, forms, &Namespace::of(values))? {
         Scope::All => Err(Failure::error(format!("which object? {forms}"))),
         Scope::Routes => Err(Failure::error(format!("{:?}: one object at a time; {forms}", words.join(" ")))),
         scope => Ok(scope),
     }
 }
 
-fn parse(words: &[String], forms: &str) -> Result<Scope, Failure> {
+fn parse(words: &[String], forms: &str, namespaces: &Namespace) -> Result<Scope, Failure> {
     let joined = words.join("/");
     let parts: Vec<&str> = joined.split('/').collect();
     let scope = match parts.as_slice() {
@@ -28,12 +43,14 @@ fn parse(words: &[String], forms: &str) -> Result<Scope, Failure> {
         ["routes" | "route"] => Scope::Routes,
         ["node" | "nodes" | "no", name] => Scope::Node(NodeName::from(*name)),
         ["service" | "services" | "svc", namespace, name] => {
+            if let Some(asked) = namespaces.asked.as_ref().filter(|asked| asked != namespace) {
+                let text = format!("{joined:?} and --namespace={asked} contradict each other: leave one of them out");
+                return Err(Failure::error(text));
+            }
             Scope::Service(ServiceKey { namespace: (*namespace).into(), name: (*name).into() })
         }
         ["service" | "services" | "svc", name] => {
-            return Err(Failure::error(format!(
-                "service {name:?}: the namespace is missing; write service/NAMESPACE/{name}"
-            )));
+            Scope::Service(ServiceKey { namespace: namespaces.default.as_str().into(), name: (*name).into() })
         }
         _ => return Err(Failure::error(format!("{:?}: {forms}", words.join(" ")))),
     };
@@ -48,7 +65,15 @@ mod tests {
     use super::*;
 
     fn of(words: &[&str]) -> Result<Scope, String> {
-        scope(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).map_err(|failure| failure.message)
+        within(words, None)
+    }
+
+    fn within(words: &[&str], asked: Option<&str>) -> Result<Scope, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let asked = asked.map(str::to_owned);
+        let default = asked.clone().unwrap_or_else(|| "default".to_owned());
+        let forms = "want node/NAME, service/NAMESPACE/NAME or routes";
+        parse(&words, forms, &Namespace { asked, default }).map_err(|failure| failure.message)
     }
 
     #[test]
@@ -60,6 +85,13 @@ mod tests {
         assert_eq!(of(&["node", "a"]), Ok(Scope::Node("a".into())));
         assert_eq!(of(&["svc/default/web"]), Ok(web()));
         assert_eq!(of(&["service", "default/web"]), Ok(web()));
+        assert_eq!(of(&["svc/web"]), Ok(web()));
+        assert_eq!(of(&["svc", "web"]), Ok(web()));
+        let shop = Scope::Service(ServiceKey { namespace: "shop".into(), name: "web".into() });
+        assert_eq!(within(&["svc/web"], Some("shop")), Ok(shop.clone()));
+        assert_eq!(within(&["svc/shop/web"], Some("shop")), Ok(shop));
+        let error = within(&["svc/default/web"], Some("shop")).unwrap_err();
+        assert!(error.contains("--namespace=shop contradict each other"), "{error}");
     }
 
     #[test]
@@ -68,6 +100,5 @@ mod tests {
             let text = of(words).unwrap_err();
             assert!(text.contains("want node/NAME, service/NAMESPACE/NAME or routes"), "{words:?}: {text}");
         }
-        assert!(of(&["service/web"]).unwrap_err().contains("write service/NAMESPACE/web"));
     }
 }

@@ -12,12 +12,13 @@ use crate::version;
 pub(super) const COMMAND: Command = Command {
     name: "version",
     words: "",
-    about: "Prints the version of this program, its commit, and the providers that are compiled in.",
+    about: "Prints the version, commit, build date, providers, and tested versions of Kubernetes.",
     details: "\
   ccm version
   ccm version -o json",
     flags: &[],
     formats: &[],
+    like_running: false,
     run,
 };
 
@@ -32,7 +33,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let info = version::info(None);
         let providers: Vec<&str> = call.registry.names().collect();
         super::deliver(&match call.output.format {
-            Format::Json => output::document(
+            Format::Json | Format::Yaml => call.output.document(
                 "Version",
                 json!({
                     "programVersion": info.git_version,
@@ -43,7 +44,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
                     "testedKubernetes": TESTED,
                 }),
             ),
-            Format::Text | Format::Github => output::table(&[
+            _ => output::table(&[
                 vec!["version".into(), info.git_version],
                 vec!["commit".into(), format!("{} ({})", info.git_commit, info.build_date)],
                 vec!["platform".into(), info.platform],

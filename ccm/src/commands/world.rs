@@ -109,11 +109,16 @@ impl World {
         progress: &Progress,
         wrap: impl FnOnce(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
     ) -> Result<Self, Failure> {
-        let options = kubeconfig::or_of_user(call.options()?)?;
+        let options = kubeconfig::or_of_user(call.options()?, &call.values)?;
         progress.go_on("connecting to the API server");
         let client = connect(&options).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = wrap(Configuration::of(&call.registry, &options, &client)?.load().await?.provider);
+        let configuration = Configuration::of(&call.registry, &options, &client)?;
+        let loaded = match &call.config {
+            Some(config) => configuration.build(Some(config.clone())).await?,
+            None => configuration.load().await?,
+        };
+        let provider = wrap(loaded.provider);
         progress.go_on("listing nodes and Services");
         let objects = Objects::list(&client, &*provider).await?;
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await

@@ -53,6 +53,7 @@ pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Clie
         kubeconfig: options.kubeconfig.clone(),
         master: options.master.clone(),
         user_agent: clients::user_agent("cloud-controller-manager"),
+        access: options.access.clone(),
     };
     Client::connect(&connect, metrics.clone()).await.map_err(|error| Failure::error(error.to_string()))
 }

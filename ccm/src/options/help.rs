@@ -15,16 +15,21 @@ const NARROW_INDENT: usize = 16;
 /// The whole text, for lines of `width` characters; `None` for lines of any length.
 pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
     let about = wrap(program.about, 0, width.unwrap_or_default());
-    format!("{about}\n\n{}", usage(program, width))
+    let column = program.commands.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 4;
+    let line = |(name, about): &(&str, &str)| {
+        let about = wrap(about, column, width.unwrap_or_default());
+        format!("  {name:0$}{about}\n", column - 2)
+    };
+    let commands: String = program.commands.iter().map(line).collect();
+    let name = program.name;
+    let hint = format!("Without a command, {name} runs the controllers. `{name} COMMAND --help` describes a command.");
+    let hint = wrap(&hint, 0, width.unwrap_or_default());
+    format!("{about}\n\nCommands:\n{commands}\n{hint}\n\n{}", usage(program, width))
 }
 
 /// The text without its first paragraph, which the Go programs print for an invalid argument.
 pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
-    let mut text = format!("Usage:\n  {} [flags]\n", program.name);
-    for command in &program.usages {
-        let line = wrap(&format!("{} {command}", program.name), 6, width.unwrap_or_default());
-        let _ = writeln!(text, "  {line}");
-    }
+    let mut text = format!("Usage:\n  {0} [flags]\n  {0} COMMAND [flags]\n", program.name);
     for section in sections(program) {
         let mut flags: Vec<&Flag> =
             program.flags.iter().filter(|flag| flag.section == section && !flag.hidden).collect();
@@ -166,6 +171,20 @@ mod tests {
         assert!(at("\nService-lb-controller flags:\n") < at("\nCloud flags:\n"));
         assert!(at("\nCloud flags:\n") < at("\nSecure serving flags:\n"));
         assert!(text.contains("\nCloud flags:\n\n      --cloud-thing strings   A thing. (default [a,b])\n"), "{text}");
+    }
+
+    #[test]
+    fn the_commands_stand_first_each_with_one_sentence() {
+        let mut program = Program::default();
+        program.commands = crate::commands::summaries().collect();
+        let text = text(&program, Some(120));
+        let (_, list) = text.split_once("\n\nCommands:\n").unwrap();
+        let (list, _) = list.split_once("\n\n").unwrap();
+        assert_eq!(list.lines().count(), program.commands.len(), "{list}");
+        assert!(text.lines().take(20).any(|line| line.starts_with("  plan  ")), "{text}");
+        for line in list.lines() {
+            assert!(line.ends_with('.') && line.chars().count() <= 100, "{line}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{CloudProvider, Registry, Schemes};
-use ccm_runtime::client::Rate;
+use ccm_runtime::client::{Access, Rate};
 use ccm_runtime::election::ElectionConfig;
 
 use crate::controllers::{Configured, Controller};
@@ -80,6 +80,8 @@ pub struct Options {
     pub master: String,
     /// `--kubeconfig`
     pub kubeconfig: String,
+    /// The wishes of the user of a command; the manager has none.
+    pub access: Access,
     /// The version that the program reports: its own, or that of `--version=vX.Y.Z…`.
     pub version: String,
     /// All flags, including those of providers and added controllers.
@@ -164,6 +166,7 @@ impl Options {
             webhook_serving,
             master: values.text("master"),
             kubeconfig: values.text("kubeconfig"),
+            access: Access::default(),
             version: reported_version(values),
             values: values.clone(),
             warnings,

@@ -64,7 +64,35 @@ pub(crate) fn read(
     Ok(line.finish())
 }
 
-/// The same for the arguments of another program: invalid arguments are skipped, and all errors are returned.
+/// The index of the first word that is neither a flag nor the value of one: the name of a command. Unknown flags count
+/// as flags without a value.
+pub(crate) fn first_word(flags: &[Flag], args: &[OsString]) -> Option<usize> {
+    let takes_value = |flag: Option<&Flag>| flag.is_some_and(|flag| bare(flag.kind).is_none());
+    let mut skip = false;
+    for (at, arg) in args.iter().enumerate() {
+        let arg = arg.to_str()?;
+        if std::mem::take(&mut skip) || arg.is_empty() {
+            continue;
+        }
+        if arg == "--" {
+            return None;
+        }
+        if let Some(long) = arg.strip_prefix("--") {
+            let name = long.replace('_', "-");
+            skip = !long.contains('=') && takes_value(flags.iter().find(|flag| flag.name == name));
+        } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            // Only the last letter can take the next argument.
+            let of = |letter: char| flags.iter().find(|flag| flag.short == Some(letter));
+            let valued = letters.char_indices().find(|(_, letter)| takes_value(of(*letter)));
+            skip = valued.is_some_and(|(at, letter)| at + letter.len_utf8() == letters.len());
+        } else {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// [`read`] for the arguments of another program: invalid arguments are skipped, and all errors are returned.
 pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) -> (FlagValues, Vec<String>) {
     let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
     let mut wrong = Vec::new();
@@ -293,6 +321,18 @@ mod tests {
         assert!(wrong[1].starts_with("invalid argument \"x\" for \"-v, --v\" flag"), "{wrong:?}");
         assert!(wrong[2].starts_with("unknown flag: --vmodul (did you mean --vmodule"), "{wrong:?}");
         assert_eq!(wrong[3..], ["flag needs an argument: --master"]);
+    }
+
+    #[test]
+    fn the_first_word_is_not_the_value_of_a_flag() {
+        let at =
+            |args: &[&str]| first_word(&Program::default().flags, &args.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(at(&["plan", "--v=2"]), Some(0));
+        assert_eq!(at(&["--cluster-name", "plan", "lint"]), Some(2));
+        assert_eq!(at(&["--cluster_name=a", "-v", "2", "-v3", "--leader-elect", "lint"]), Some(5));
+        assert_eq!(at(&["", "--no-such", "lint"]), Some(2));
+        assert_eq!(at(&["--", "lint"]), None);
+        assert_eq!(at(&["--cluster-name", "lint"]), None);
     }
 
     #[test]

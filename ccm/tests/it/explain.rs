@@ -6,11 +6,14 @@ use crate::process::refused;
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let missing = "--leader-ca=/nonexistent";
     let leader = "--leader=https://127.0.0.1:1";
-    let rows: [(&[&str], &str); 13] = [
+    let rows: [(&[&str], &str); 16] = [
         (&[], "which object? want node/NAME or service/NAMESPACE/NAME\n"),
         (&["routes"], "\"routes\": one object at a time; want node/NAME or"),
         (&["pod/x"], "\"pod/x\": want node/NAME or service/NAMESPACE/NAME\n"),
-        (&["service/web"], "write service/NAMESPACE/web"),
+        (&["service/a/web", "-n", "b"], "\"service/a/web\" and --namespace=b contradict each other"),
+        (&["node/a", "-A", "-n", "b"], "--all-namespaces and --namespace contradict each other"),
+        (&["node/a", "--as-group=x"], "--as-group=x: add --as=USER"),
+        (&["node/a", "--context=x", "--master=http://127.0.0.1:1"], "--context=x: there is no kubeconfig"),
         (&["node/a", "--no-such"], "unknown flag: --no-such"),
         (&["node/a", "-o", "github"], "--output=github: want text or json"),
         (&["node/a", "--leader=http://127.0.0.1:1"], "--leader=http://127.0.0.1:1: without https the credentials"),

@@ -37,7 +37,11 @@ fn the_help_of_a_command_names_its_words_its_flags_and_the_exit_codes() {
         (
             "migrate-check",
             "[flags]",
-            &["--as string", "system:serviceaccount:kube-system:cloud-controller-manager", "-n, --namespace string"],
+            &[
+                "--account string",
+                "system:serviceaccount:kube-system:cloud-controller-manager",
+                "-n, --namespace string",
+            ],
         ),
     ];
     for (command, words, parts) in rows {
@@ -46,8 +50,44 @@ fn the_help_of_a_command_names_its_words_its_flags_and_the_exit_codes() {
         ended.prints(&[&format!("ccm {command} {words}"), "Exit codes: 0 "]);
         ended.prints(parts);
     }
-    let all = run(&["--help"]).stdout;
-    assert!(all.contains("\n  ccm plan [node/NAME") && all.contains("\n  ccm orphans [flags]\n"), "{all}");
+}
+
+#[test]
+fn help_is_also_a_command_and_takes_the_name_of_another() {
+    let all = run(&["help"]);
+    assert_eq!((all.code, &*all.stdout), (Some(0), &*run(&["--help"]).stdout));
+    assert!(all.stdout.contains("\n\nCommands:\n  plan "), "{}", all.stdout);
+    assert!(!all.stdout.contains("__complete"), "{}", all.stdout);
+    let plan = run(&["help", "plan"]);
+    assert_eq!((plan.code, &*plan.stdout), (Some(0), &*run(&["plan", "--help"]).stdout));
+    plan.prints(&["--context string", "--as string", "-A, --all-namespaces", "Values of -o: text, json, yaml, name"]);
+    let wrong = run(&["help", "plna"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("unknown command \"plna\" (did you mean \"plan\"?)"), "{}", wrong.stderr);
+}
+
+#[test]
+fn flags_may_stand_before_the_command_and_a_misspelt_command_names_the_right_one() {
+    let behind = run(&["lint", "/nonexistent.yaml", "-o", "json", "--cloud-provider=fake"]);
+    assert_eq!(behind.code, Some(1), "{}", behind.stderr);
+    let before = run(&["-o", "json", "--cloud-provider", "fake", "lint", "/nonexistent.yaml"]);
+    assert_eq!((before.code, before.stdout), (behind.code, behind.stdout));
+    let wrong = run(&["--cloud-provider=fake", "plna"]);
+    assert_eq!((wrong.code, &*wrong.stdout), (Some(1), ""));
+    assert_eq!(wrong.stderr, "See `ccm --help`.\nError: unknown command \"plna\" (did you mean \"plan\"?)\n");
+}
+
+#[test]
+fn the_version_names_providers_and_tested_versions_for_programs_too() {
+    let json = run(&["version", "-o", "json"]).stdout;
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["programVersion"], format!("v{}", env!("CARGO_PKG_VERSION")));
+    assert!(document["providers"].as_array().unwrap().contains(&"fake".into()), "{json}");
+    for key in ["commit", "buildDate", "platform", "testedKubernetes"] {
+        assert!(!document[key].is_null(), "{key}: {json}");
+    }
+    assert!(run(&["version", "-o", "yaml"]).stdout.contains("\"kind\": \"Version\"\n"));
+    assert!(run(&["version", "--color=blue"]).stderr.contains("--color=blue: want always, auto or never"));
 }
 
 #[test]
@@ -132,11 +172,12 @@ fn a_script_for_a_shell_completes_the_flags() {
     let ended = run(&["completion", "bash"]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
     assert!(ended.stdout.contains("--leader-elect-renew-deadline"));
+    // The values, and the objects of the cluster.
+    assert!(ended.stdout.contains("text json yaml name wide") && ended.stdout.contains("ccm __complete"));
     let ended = run(&["completion", "tcsh"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("bash, zsh, fish, powershell"), "{}", ended.stderr);
-    // It is a command only as the first argument.
-    assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(1));
+    assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(0));
 }
 
 #[test]

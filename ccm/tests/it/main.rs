@@ -14,6 +14,7 @@ mod lint;
 mod migrate_check;
 mod orphans;
 mod plan;
+mod plugin;
 mod process;
 mod reach;
 mod relay;

@@ -4,11 +4,10 @@ use crate::process::{refused, run};
 
 #[test]
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
-    let rows: [(&[&str], &str); 7] = [
+    let rows: [(&[&str], &str); 6] = [
         (&["--no-such"], "Error: unknown flag: --no-such"),
-        (&["-o", "yaml", "--cloud-provider=fake"], "Error: --output=yaml: want text or json"),
+        (&["-o", "xml", "--cloud-provider=fake"], "Error: --output=xml: want text or json or yaml or name"),
         (&["pod/x", "--cloud-provider=fake"], "want node/NAME, service/NAMESPACE/NAME or routes"),
-        (&["service/web", "--cloud-provider=fake"], "write service/NAMESPACE/web"),
         (&[], "Error: --cloud-provider cannot be empty"),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),

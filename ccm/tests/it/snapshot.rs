@@ -23,7 +23,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 5] = [
         (&["node/x", "--cloud-provider=fake"], "\"node/x\": a snapshot is of everything; name the object in"),
-        (&["-o", "yaml", "--cloud-provider=fake"], "--output=yaml: want text or json"),
+        (&["-o", "xml", "--cloud-provider=fake"], "--output=xml: want text or json or yaml"),
         (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
         (&[], "--cloud-provider cannot be empty"),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),

@@ -2,9 +2,11 @@
 
 mod bench;
 mod deps;
+mod docs;
 mod each;
 mod manifests;
 mod metadata;
+mod pictures;
 mod reference;
 mod tree;
 
@@ -27,13 +29,23 @@ const COMMANDS: &[Command] = &[
         run: tree::command,
     },
     Command {
+        name: "docs",
+        about: "the pages: style, tables, links, a row for each event and alert",
+        run: docs::command,
+    },
+    Command {
         name: "manifests",
         about: "writes the generated parts of manifests/; with --check fails when one is stale",
         run: manifests::command,
     },
     Command {
+        name: "pictures",
+        about: "draws the pictures of the pages; with --check fails when one is stale",
+        run: pictures::command,
+    },
+    Command {
         name: "reference",
-        about: "writes the flags into ccm/README.md; with --check fails when they are stale",
+        about: "writes the generated parts of the pages; with --check fails when they are stale",
         run: reference::command,
     },
 ];

@@ -5,9 +5,11 @@ use anyhow::{Context, bail, ensure};
 use crate::metadata::{Metadata, output_of, program};
 
 /// Contains the flags between two markers.
-const FLAGS: &str = "ccm/README.md";
+const FLAGS: &str = "ccm/docs/flags.md";
 /// Generated completely.
 const METRICS: &str = "ccm/METRICS.md";
+/// Commands with a page, which contains their help.
+const COMMANDS: [&str; 7] = ["check", "explain", "plan", "lint", "migrate-check", "orphans", "snapshot"];
 /// Providers with such pages, and the generated parts of their READMEs.
 const PROVIDERS: [(&str, &[&str]); 4] = [
     ("aws", &["config", "annotations", "flags"]),
@@ -23,9 +25,13 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
         [one] if one == "--check" => true,
         _ => bail!("unexpected arguments: {}", arguments.join(" ")),
     };
-    let flags = example("reference")?;
+    let flags = example("reference", &[])?;
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
-    let metrics = example("metrics")?;
+    for command in COMMANDS {
+        let help = example("reference", &[command])?;
+        page(&format!("ccm/docs/{command}.md"), check, |old| replace(old, "help", &help))?;
+    }
+    let metrics = example("metrics", &[])?;
     page(METRICS, check, |_| Ok(metrics.clone()))?;
     for (name, parts) in PROVIDERS {
         let metrics = provider(name, "metrics", &[])?;
@@ -44,8 +50,8 @@ fn provider(name: &str, example: &str, arguments: &[&str]) -> anyhow::Result<Str
     run(&format!("{name}-{example}"), &["--package", &package, "--no-default-features"], arguments)
 }
 
-fn example(name: &str) -> anyhow::Result<String> {
-    run(name, &["--package", "ccm"], &[])
+fn example(name: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    run(name, &["--package", "ccm"], arguments)
 }
 
 fn run(name: &str, package: &[&str], arguments: &[&str]) -> anyhow::Result<String> {

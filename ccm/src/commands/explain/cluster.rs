@@ -125,7 +125,7 @@ pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed])
 }
 
 /// The leader; the error is the reason why it is unknown.
-pub(super) fn lease(
+pub(in crate::commands) fn lease(
     label: &str,
     seen: Result<Option<Seen>, ApiError>,
     usual: std::time::Duration,

@@ -85,6 +85,7 @@ impl Leader {
             kubeconfig: options.kubeconfig.clone(),
             master: options.master.clone(),
             user_agent: clients::user_agent("explain"),
+            access: options.access.clone(),
         };
         let client = Client::connect_elsewhere(&connect, &self.server, Metrics::new()).await;
         let client = client.map_err(|error| Failure::error(format!("{}: {error}", self.label())))?;

@@ -11,6 +11,7 @@ mod report;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
@@ -52,27 +53,41 @@ const LEADER_INSECURE: Flag = Flag::new(
     "With --leader: take any certificate. The server at this address gets the credentials: only through a tunnel of your own.",
 );
 
+const WATCH: Flag = Flag::new(
+    SECTION,
+    "watch",
+    Kind::Bool,
+    "false",
+    "Look again every 5 seconds until the object is healthy, and print what has changed.",
+)
+.short('w');
+/// The pause with `--watch`.
+const AGAIN: Duration = Duration::from_secs(5);
+
 pub(super) const COMMAND: Command = Command {
     name: "explain",
     words: "node/NAME | service/NAMESPACE/NAME",
-    about: "Explains why a node is tainted or a Service is pending: each link from the object to the cloud, what is waited for, what is broken, and how to fix it. Writes nothing.",
+    about: "Explains why a node is tainted or a Service is pending. Shows each link from the object to the cloud, what is waited for, what is broken, and how to fix it. Writes nothing.",
     details: "\
 Works with and without a controller manager that runs. Give it the flags of the controller manager, so that it sees
 the same cluster and cloud.
 
 Exit codes: 0 healthy, 2 pending or broken, 1 could not check, 255 no provider.
 
-  ccm explain service/default/web --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
+  ccm explain svc/web -n shop --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm explain node/worker-1 -o json …
 
 What the leader itself says (queues, last failures, next try), through a tunnel to the pod that holds the lease:
 
   kubectl -n kube-system port-forward pod/cloud-controller-manager-abc 10258 &
   ccm explain service/default/web --leader=https://127.0.0.1:10258 --leader-insecure …",
-    flags: &[LEADER, LEADER_CA, LEADER_INSECURE],
+    flags: &[LEADER, LEADER_CA, LEADER_INSECURE, WATCH],
     formats: &[],
+    like_running: true,
     run,
 };
+
+pub(super) use cluster::lease;
 
 enum Object {
     Node(NodeRef),
@@ -81,18 +96,33 @@ enum Object {
 
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
-        let scope = target::object(&call.words)?;
+        let scope = target::object(&call.words, &call.values)?;
         let leader = leader::flags(&call.values)?;
-        let story = {
-            let progress = Progress::at("reading the flags");
-            let world = World::open(&call, &progress).await?;
-            world.check(&scope)?;
-            collect(&call, &world, &scope, leader, &progress).await?
-        };
-        super::deliver(&report::print(&story, call.output))?;
-        Ok(story.verdict())
+        let watch = call.values.bool(WATCH.name);
+        let mut printed = String::new();
+        loop {
+            let story = look(&call, &scope, leader.as_ref()).await?;
+            let text = report::print(&story, call.output);
+            // While the state stays, its ages change.
+            let state = story.conclusion();
+            if printed != state {
+                super::deliver(&text)?;
+            }
+            printed = state;
+            if !watch || story.verdict() == Verdict::Clean {
+                return Ok(story.verdict());
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
     .boxed()
+}
+
+async fn look(call: &Call, scope: &Scope, leader: Option<&Leader>) -> Result<Story, Failure> {
+    let progress = Progress::at("reading the flags");
+    let world = World::open(call, &progress).await?;
+    world.check(scope)?;
+    collect(call, &world, scope, leader, &progress).await
 }
 
 /// Reads everything, nearest to the object first, and collects the facts.
@@ -100,7 +130,7 @@ async fn collect(
     call: &Call,
     world: &World,
     scope: &Scope,
-    leader: Option<Leader>,
+    leader: Option<&Leader>,
     progress: &Progress,
 ) -> Result<Story, Failure> {
     let Some(object) = find(world, scope) else {
@@ -200,7 +230,7 @@ async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], pr
         let seen = election::look(&world.client, &own.namespace, &name).await;
         // Read after the answer, so that the time is not before the last renewal.
         let now = timestamp(world.shared.clock.wall());
-        match cluster::lease(&label, seen, own.lease_duration, now) {
+        match lease(&label, seen, own.lease_duration, now) {
             Ok(fact) => {
                 nobody |= fact.state != FactState::Good;
                 story.facts.push(fact);

@@ -6,7 +6,7 @@ use ccm_provider::{ErrorClass, Fact, FactState, Finding, Severity, Step};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::output::{self, Colour, Format, Output, flat};
+use super::super::output::{Color, Format, Mark, Output, flat};
 use super::super::previewed;
 use super::Previewed;
 use super::events::{self, Event};
@@ -188,38 +188,42 @@ impl Story {
 
 pub(super) fn print(story: &Story, output: Output) -> String {
     match output.format {
-        Format::Json => output::document("Explanation", json(story)),
-        Format::Text | Format::Github => text(story, output),
+        Format::Json | Format::Yaml => output.document("Explanation", json(story)),
+        _ => text(story, output),
     }
 }
 
-fn mark(state: FactState) -> (&'static str, Colour) {
+fn mark(state: FactState) -> (&'static str, Color, Mark) {
     match state {
-        FactState::Good => ("done", Colour::Green),
-        FactState::Waiting => ("waiting", Colour::Yellow),
-        FactState::Bad => ("broken", Colour::Red),
+        FactState::Good => ("done", Color::Green, Mark::Good),
+        FactState::Waiting => ("waiting", Color::Yellow, Mark::Warning),
+        FactState::Bad => ("broken", Color::Red, Mark::Bad),
     }
 }
 
 fn text(story: &Story, output: Output) -> String {
-    let mut text = format!("{}\n", output.paint(Colour::Bold, &story.title));
+    let mut text = format!("{}\n", output.paint(Color::Bold, &story.title));
     for fact in story.all() {
-        let (word, colour) = mark(fact.state);
+        let (word, color, mark) = mark(fact.state);
         let text_of = flat(&format!("{}: {}", fact.about, fact.text));
-        let _ = writeln!(text, "  {} {text_of}", output.paint(colour, &format!("{word:7}")));
+        if let Some(item) = output.item(mark, &text_of, fact.hint.as_deref()) {
+            text.push_str(&item);
+            continue;
+        }
+        let _ = writeln!(text, "  {} {text_of}", output.paint(color, &format!("{word:7}")));
         if let Some(hint) = &fact.hint {
             let _ = writeln!(text, "          → {}", flat(hint));
         }
     }
     for unseen in &story.unseen {
-        let _ = writeln!(text, "  {} {}", output.paint(Colour::Dim, "unseen "), flat(unseen));
+        let _ = writeln!(text, "  {} {}", output.paint(Color::Dim, "unseen "), flat(unseen));
     }
     if !story.events.is_empty() {
         text.push_str("Events, newest first\n");
     }
     for event in story.events.iter().take(EVENTS) {
         let kind = match event.is_warning() {
-            true => output.paint(Colour::Yellow, &event.kind),
+            true => output.paint(Color::Yellow, &event.kind),
             false => flat(&event.kind),
         };
         let text_of = format!("{} {}: {}", event.reason, events::when(event, story.now), event.message);
@@ -228,8 +232,8 @@ fn text(story: &Story, output: Output) -> String {
     if let Some(more) = story.events.len().checked_sub(EVENTS).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} older {}", if more == 1 { "one" } else { "ones" });
     }
-    let (_, colour) = mark(story.state());
-    let _ = writeln!(text, "{}", output.paint(colour, &flat(&story.conclusion())));
+    let (_, color, _) = mark(story.state());
+    let _ = writeln!(text, "{}", output.paint(color, &output.wrap(&flat(&story.conclusion()))));
     text
 }
 

@@ -97,6 +97,26 @@ waiting for the leader's write: create LoadBalancer a (because the Service wants
     );
 }
 
+/// The picture of the pages is made of this file.
+#[test]
+fn a_broken_service_on_a_terminal_looks_as_in_the_picture() {
+    let of_shop = json!({"metadata": {"namespace": "shop", "finalizers": [FINALIZER_LOAD_BALANCER]}});
+    let service = web(&of_shop);
+    let mut story = object::service(&service, true, now());
+    let options = Options::from_args(["--cloud-provider=x"]).unwrap();
+    let needed = cluster::needed(&Object::Service(Arc::new(service)));
+    story.facts.extend(cluster::controllers(&options, &[], &needed));
+    story.facts.push(lease(seen("ccm-7d4b9", 3)).unwrap());
+    let denied = ErrorClass::Denied { action: "elasticloadbalancing:CreateLoadBalancer".into() };
+    let denied = ProviderError::new(denied, "assumed-role/nodes is not authorized to create a load balancer");
+    let error = SyncError::provider("failed to plan load balancer", &denied);
+    let unplanned = vec![ccm_controllers::preview::Unplanned { subject: "service shop/web".into(), error }];
+    story.previewed(&Previewed { unplanned, ..Previewed::default() }, false, false);
+    let nodes: Vec<NodeRef> = ["worker-1", "worker-2"].map(|name| Arc::new(worker(name, &[]))).to_vec();
+    story.facts.push(cluster::hosts(&nodes, None));
+    assert_eq!(report::print(&story, Output::picture()), include_str!("tests/broken.ansi"));
+}
+
 #[test]
 fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
     let mut story = object::service(&web(&json!({})), true, now());

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use self::check::{Linters, Looked};
 use self::report::Report;
 use self::source::Unread;
-use super::output::Format;
+use super::output::{self, Format};
 use super::progress::Progress;
 use super::{Call, Command, SECTION, kubeconfig, world};
 use crate::exit::{Failure, Verdict};
@@ -34,10 +34,18 @@ const FAIL_ON: Flag = Flag::new(
     "Lowest severity that makes the exit code 2: error, warning, or never.",
 );
 
+const SUPPRESS: Flag = Flag::new(
+    SECTION,
+    "suppress",
+    Kind::List,
+    "",
+    "Codes of findings to leave out, as -o json shows them: RULES/KEY, such as core/spec.loadBalancerIP. A * at the end stands for any text.",
+);
+
 pub(super) const COMMAND: Command = Command {
     name: "lint",
     words: "[FILE | FOLDER | - …]",
-    about: "Checks Services and the file of --cloud-config: misspelt annotations and keys, wrong values, settings without effect.",
+    about: "Checks Services and cloud configs before they are applied. Finds misspelt annotations and keys, wrong values, settings without effect.",
     details: "\
 Files hold YAML or JSON, of any number of documents; objects other than Services are skipped and counted. Folders are
 read recursively (.yaml, .yml, .json). - is stdin. Neither a cluster nor a cloud account is needed, except for --cluster.
@@ -52,8 +60,9 @@ Exit codes: 0 no finding at or above --fail-on, 2 at least one, 1 an input could
   ccm lint --cluster
   ccm lint --cloud-provider=aws --cloud-config=cloud.conf
   ccm lint -o github .            in a workflow: findings show beside the lines of the change",
-    flags: &[CLUSTER, FAIL_ON],
-    formats: &[Format::Github],
+    flags: &[CLUSTER, FAIL_ON, SUPPRESS],
+    formats: &[Format::Github, Format::Name, Format::Sarif],
+    like_running: false,
     run,
 };
 
@@ -93,10 +102,18 @@ pub(super) fn service(service: &Service, registry: &Registry, options: &Options)
     check::of_service(service, Vec::new(), &linters).into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// The documents of a text, for tests.
+#[cfg(test)]
+pub(super) fn parse(text: &str) -> Vec<serde_json::Value> {
+    tree::parse(text).documents.iter().map(|(_, document)| document.json()).collect()
+}
+
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let threshold = threshold(&call.values.text(FAIL_ON.name))?;
-        let report = look(&call).await?;
+        let mut report = look(&call).await?;
+        let suppress = call.values.list(SUPPRESS.name);
+        report.looked.found.retain(|found| !output::is_suppressed(&suppress, &found.code()));
         super::deliver(&report::render(&report, call.output))?;
         match report.unread.len() {
             0 => Ok(verdict(&report.looked, threshold)),
@@ -196,14 +213,11 @@ fn classes(call: &Call) -> Result<Vec<Class>, Failure> {
 
 /// The Services of the cluster, by name.
 async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> {
-    let mut values = call.values.clone();
-    if values.text("cloud-provider").is_empty() {
-        // Listing the cluster needs no provider.
-        values.insert("cloud-provider", vec!["external".to_owned()], false);
-    }
-    let options = kubeconfig::or_of_user(Options::new(&values, &call.program)?)?;
-    let client = world::connect(&options).await?;
+    let client = kubeconfig::client(call).await?;
     let mut services = world::list::<Service>(&client, FieldFilter::default()).await?.list();
+    if let Some(namespace) = kubeconfig::namespace_asked(&call.values) {
+        services.retain(|service| *service.key().namespace == *namespace);
+    }
     services.sort_by_key(|service| service.key());
     Ok(services)
 }

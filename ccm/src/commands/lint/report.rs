@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::check::{Found, Looked};
 use super::source::Unread;
-use crate::commands::output::{self, Format, Output, counted};
+use crate::commands::output::{Format, Output, counted};
 
 #[derive(Debug, Default)]
 pub(super) struct Report {
@@ -19,13 +19,77 @@ pub(super) struct Report {
 
 pub(super) fn render(report: &Report, output: Output) -> String {
     match output.format {
-        Format::Text => text(report, output),
-        Format::Json => output::document("Lint", json(report)),
+        Format::Json | Format::Yaml => output.document("Lint", json(report)),
         Format::Github => github(report),
+        Format::Sarif => format!("{:#}\n", sarif(report)),
+        Format::Name => names(report),
+        Format::Text | Format::Wide => text(report, output),
     }
 }
 
+/// The objects and files with findings, each once.
+fn names(report: &Report) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for found in &report.looked.found {
+        let name = match (&*found.object, &found.file) {
+            ("", file) => file.clone().unwrap_or_default(),
+            (object, _) => object.replacen(' ', "/", 1),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.iter().map(|name| format!("{}\n", plain(name))).collect()
+}
+
+/// The Static Analysis Results Interchange Format: one result for each finding, one rule for each code.
+fn sarif(report: &Report) -> Value {
+    let mut codes: Vec<String> = report.looked.found.iter().map(Found::code).collect();
+    codes.sort();
+    codes.dedup();
+    let results = report.looked.found.iter().map(|found| {
+        let level = match found.finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "note",
+        };
+        // The file of a finding in the cluster is its object: a result without a location is not shown.
+        let uri = found
+            .file
+            .as_deref()
+            .map_or_else(|| found.object.replace(' ', "/"), |file| file.strip_prefix("./").unwrap_or(file).to_owned());
+        let line = found.line.unwrap_or(1);
+        json!({
+            "ruleId": found.code(),
+            "level": level,
+            "message": {"text": found.sentence()},
+            "locations": [{"physicalLocation": {
+                "artifactLocation": {"uri": uri},
+                "region": {"startLine": line},
+            }}],
+        })
+    });
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "ccm lint",
+                "version": crate::version::VERSION,
+                "rules": codes.iter().map(|code| json!({"id": code})).collect::<Vec<_>>(),
+            }},
+            "results": results.collect::<Vec<_>>(),
+        }],
+    })
+}
+
 impl Found {
+    /// Names the rule: stable, so that it can be suppressed. `core/spec.loadBalancerIP`, `aws/file` for a whole file.
+    pub(super) fn code(&self) -> String {
+        let key = if self.finding.key.is_empty() { "file" } else { &self.finding.key };
+        format!("{}/{key}", self.rules)
+    }
+
     /// `web.yaml:7`, or `service default/web` in the cluster.
     fn place(&self) -> String {
         match (&self.file, self.line) {
@@ -108,6 +172,7 @@ fn json(report: &Report) -> Value {
             "line": found.line,
             "document": found.document,
             "object": found.object,
+            "code": found.code(),
             "severity": found.finding.severity.as_str(),
             "key": found.finding.key,
             "value": found.finding.value,
@@ -238,6 +303,29 @@ mod tests {
         );
         let github = render(&report, Output::plain(Format::Github));
         assert_eq!(github.lines().filter(|line| line.starts_with("::")).count(), 2, "{github}");
+    }
+
+    #[test]
+    fn scanners_get_the_place_and_the_code_of_each_finding() {
+        let found = sarif(&report());
+        let run = &found["runs"][0];
+        let result = &run["results"][0];
+        assert_eq!(result["ruleId"], "core/example.com/a:b,c");
+        assert_eq!(result["level"], "warning");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!((&place["artifactLocation"]["uri"], &place["region"]["startLine"]), (&json!("a.yaml"), &json!(7)));
+        let rules: Vec<&str> = run["tool"]["driver"]["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| rule["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(rules, ["core/example.com/a:b,c", "core/file", "core/spec.x"]);
+    }
+
+    #[test]
+    fn names_are_those_of_objects_and_of_files_without_one() {
+        assert_eq!(names(&report()), "service/web\nb.yaml\nservice/d/w\n");
     }
 
     #[test]

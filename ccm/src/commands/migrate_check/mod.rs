@@ -5,6 +5,7 @@
 
 mod flags;
 mod granted;
+mod installed;
 mod leases;
 mod nodes;
 mod objects;
@@ -31,7 +32,10 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use self::granted::Granted;
-use super::output::{self, Colour, Format, Output, counted, flat};
+pub(super) use self::installed::{run_inside, take_flags};
+use super::kubeconfig;
+use super::output::{self, Color, Format, Mark, Output, counted, flat};
+use super::page;
 use super::previewed::Previewed;
 use super::progress::Progress;
 use super::world::World;
@@ -39,9 +43,9 @@ use super::{Call, Command, SECTION};
 use crate::Controller;
 use crate::exit::{Failure, Verdict};
 
-const AS: Flag = Flag::new(
+const ACCOUNT: Flag = Flag::new(
     SECTION,
-    "as",
+    "account",
     Kind::Text,
     "",
     "The account whose permissions are checked. By default that of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
@@ -53,31 +57,31 @@ const RBAC: Flag = Flag::new(
     "",
     "A file or folder with roles and bindings that will be applied, or - for stdin: what they grant counts as granted.",
 );
-const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
-const NAMESPACE: Flag = Flag::new(
+const DEFAULT_ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+pub(super) const SUPPRESS: Flag = Flag::new(
     SECTION,
-    "namespace",
-    Kind::Text,
+    "suppress",
+    Kind::List,
     "",
-    "Where to look for pods of the control plane. Empty for all namespaces.",
-)
-.short('n');
+    "Codes of findings to leave out: the word behind the severity, such as host-network. A * at the end stands for any text.",
+);
 
 pub(super) const COMMAND: Command = Command {
     name: "migrate-check",
     words: "",
-    about: "Reports what would break, or change, when this program takes over from kube-controller-manager or from a Go cloud-controller-manager. Writes nothing.",
+    about: "Reports what would break or change when this program takes over. Compares with kube-controller-manager, or with a Go cloud-controller-manager; writes nothing.",
     details: "\
 Give it the flags that the program will run with. One finding per line with the fix, errors first: flags of what
-runs now, nodes, Services, leases, rights, webhooks, and what the provider sees in the cloud.
+runs now, nodes, Services, leases, permissions, webhooks, and what the provider sees in the cloud.
 
 Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no provider.
 
   ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
-  ccm migrate-check --as=system:serviceaccount:kube-system:aws-ccm -o json …
+  ccm migrate-check --account=system:serviceaccount:kube-system:aws-ccm -o json …
   kubectl kustomize manifests/overlays/aws | ccm migrate-check --rbac=- …",
-    flags: &[AS, NAMESPACE, RBAC],
+    flags: &[ACCOUNT, RBAC, SUPPRESS],
     formats: &[],
+    like_running: true,
     run,
 };
 
@@ -92,21 +96,29 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             let world = World::open(&call, &progress).await?;
             sorted(look(&call, &world, &granted, &progress).await)
         };
-        super::deliver(&match call.output.format {
-            Format::Json => output::document("MigrateCheck", json(&checks)),
-            Format::Text | Format::Github => text(&checks, call.output),
-        })?;
-        let good = checks.iter().all(|check| check.severity == Severity::Info);
-        Ok(if good { Verdict::Clean } else { Verdict::Findings })
+        report("MigrateCheck", checks, &call)
     }
     .boxed()
+}
+
+/// Prints the findings, except the suppressed ones.
+pub(super) fn report(kind: &str, mut checks: Vec<Check>, call: &Call) -> Result<Verdict, Failure> {
+    let suppress = call.values.list(SUPPRESS.name);
+    checks.retain(|check| !output::is_suppressed(&suppress, &check.check));
+    super::deliver(&match call.output.format {
+        Format::Json | Format::Yaml => call.output.document(kind, json(&checks)),
+        _ => text(&checks, call.output),
+    })?;
+    let good = checks.iter().all(|check| check.severity == Severity::Info);
+    Ok(if good { Verdict::Clean } else { Verdict::Findings })
 }
 
 async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress) -> Vec<Check> {
     let options = &world.options;
     progress.go_on("reading pods, leases and webhooks");
     let lease_namespace = options.election.as_ref().map_or(SYSTEM_NAMESPACE, |election| &election.namespace);
-    let cluster = read::cluster(&world.client, &call.values.text(NAMESPACE.name), lease_namespace).await;
+    let namespace = kubeconfig::namespace_asked(&call.values).unwrap_or_default();
+    let cluster = read::cluster(&world.client, &namespace, lease_namespace).await;
     let mut checks = cluster.unread;
     progress.go_on("planning");
     let previewed = world.preview(&Scope::All, progress).await.unwrap_or_else(|failure| {
@@ -116,9 +128,11 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
-    let account = match call.values.text(AS.name) {
+    let account = match call.values.text(ACCOUNT.name) {
         named if !named.is_empty() => named,
-        _ => pods::account(cluster.running.as_deref().unwrap_or_default()).unwrap_or_else(|| ACCOUNT.to_owned()),
+        _ => {
+            pods::account(cluster.running.as_deref().unwrap_or_default()).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
+        }
     };
 
     if let Some(running) = &cluster.running {
@@ -151,11 +165,25 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
         all: cluster.all_webhooks,
     };
     checks.extend(webhooks::checks(&cluster.webhooks, &written));
-    progress.go_on("checking rights");
+    progress.go_on("checking permissions");
     checks.extend(rights(call, world, &account, &controllers, granted).await);
     progress.go_on("looking at the cloud");
     checks.extend(cloud(world).await);
     checks
+}
+
+/// The missing permissions of the account of the installation.
+pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewed) -> Vec<Check> {
+    let controllers = running_controllers(world, previewed);
+    let mut found = running::Found::default();
+    // Without the pods, the usual account is checked.
+    let listed = page::each(&world.client, "/api/v1/pods", |pod| found.add(&pod)).await;
+    let running = listed.map(|()| found.finish()).unwrap_or_default();
+    let account = pods::account(&running).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned());
+    match Granted::read(&[]) {
+        Ok(granted) => rights(call, world, &account, &controllers, &granted).await,
+        Err(failure) => vec![Check::warning("rbac", "", failure.message, "try again")],
+    }
 }
 
 fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a Controller> {
@@ -191,7 +219,7 @@ async fn rights(
             rbac::checks(&needs, &answers)
         }
         Err(error) => {
-            let text = format!("the rights could not be checked: {error}");
+            let text = format!("the permissions could not be checked: {error}");
             vec![Check::warning("rbac", "", text, "try again; see also kubectl auth can-i --list --as=…")]
         }
     }
@@ -211,7 +239,7 @@ async fn cloud(world: &World) -> Vec<Check> {
 }
 
 /// Errors first, then by check and subject; duplicates are removed.
-fn sorted(checks: Vec<Check>) -> Vec<Check> {
+pub(super) fn sorted(checks: Vec<Check>) -> Vec<Check> {
     let mut checks = shared(checks);
     checks.sort_by(|a, b| {
         let key = |check: &Check| (check.check.clone(), check.subject.clone(), check.message.clone());
@@ -248,17 +276,33 @@ fn count(checks: &[Check], severity: Severity) -> usize {
 
 fn text(checks: &[Check], output: Output) -> String {
     let mut text = String::new();
+    let mut group = "";
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or_default();
     for check in checks {
+        let mark = match check.severity {
+            Severity::Error => Mark::Bad,
+            Severity::Warning => Mark::Warning,
+            Severity::Info => Mark::Good,
+        };
+        let subject = if check.subject.is_empty() { String::new() } else { format!("{}: ", check.subject) };
+        let fix = Some(&*check.fix).filter(|fix| !fix.is_empty());
+        if let Some(item) = output.item(mark, &format!("{subject}{}", check.message), fix) {
+            if group != check.check {
+                let _ = writeln!(text, "{}", output.paint(Color::Bold, &check.check));
+            }
+            group = &check.check;
+            text.push_str(&item);
+            continue;
+        }
         let word = output.severity(check.severity);
         let gap = " ".repeat("warning".len() - check.severity.as_str().len());
         let _ = write!(text, "{word}{gap}  {:width$}  ", check.check);
         if !check.subject.is_empty() {
-            let _ = write!(text, "{}: ", output.paint(Colour::Bold, &check.subject));
+            let _ = write!(text, "{}: ", output.paint(Color::Bold, &check.subject));
         }
         text.push_str(&flat(&check.message));
         if !check.fix.is_empty() {
-            let _ = write!(text, " {} {}", output.paint(Colour::Green, "->"), flat(&check.fix));
+            let _ = write!(text, " {} {}", output.paint(Color::Green, "->"), flat(&check.fix));
         }
         text.push('\n');
     }
@@ -282,7 +326,7 @@ fn join(words: &[impl AsRef<str>]) -> String {
 }
 
 /// The first of many names: `a, b, c and 40 more`
-fn joined(names: &[impl AsRef<str>]) -> String {
+pub(super) fn joined(names: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 3;
     match names.get(..SHOWN).filter(|_| names.len() > SHOWN) {
         Some(first) => format!("{} and {} more", join(first), names.len() - SHOWN),

@@ -34,9 +34,25 @@ parts! {
         service_account_name: String,
         host_network: bool,
         tolerations: Vec<Toleration>,
+        node_name: String,
+        volumes: Vec<Volume>,
     }
     PodStatus { phase: String, }
-    Container { image: String, command: Vec<String>, args: Vec<String>, env: Vec<Variable>, }
+    Container {
+        name: String,
+        image: String,
+        command: Vec<String>,
+        args: Vec<String>,
+        env: Vec<Variable>,
+        volume_mounts: Vec<Mount>,
+    }
+    Mount { name: String, mount_path: String, sub_path: String, }
+    Volume { name: String, secret: Option<OfSecret>, config_map: Option<OfConfigMap>, }
+    OfSecret { secret_name: String, items: Vec<Item>, }
+    OfConfigMap { name: String, items: Vec<Item>, }
+    /// A key of a Secret or ConfigMap, and the name of its file.
+    Item { key: String, path: String, }
+    ConfigMap { data: BTreeMap<String, String>, }
     /// Values from other sources, such as a Secret, stay empty.
     Variable { name: String, value: String, }
     #[derive(PartialEq, Eq, PartialOrd, Ord)]

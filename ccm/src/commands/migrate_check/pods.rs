@@ -45,8 +45,8 @@ fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
         ));
     }
     if let Some(used) = running.service_account().filter(|used| used != account) {
-        let text = format!("it works as {used}; the rights were checked for {account}");
-        checks.push(Check { fix: format!("check with --as={used}"), ..Check::good("rbac", subject, text) });
+        let text = format!("it works as {used}; the permissions were checked for {account}");
+        checks.push(Check { fix: format!("check with --account={used}"), ..Check::good("rbac", subject, text) });
     }
     checks
 }

@@ -94,6 +94,11 @@ impl Running {
     }
 }
 
+/// Whether a pod runs no more, or is being deleted.
+pub(super) fn has_ended(pod: &Pod) -> bool {
+    matches!(&*pod.status.phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some()
+}
+
 /// Collects the running components, pod by pod.
 #[derive(Debug, Default)]
 pub(super) struct Found(Vec<Running>);
@@ -101,8 +106,7 @@ pub(super) struct Found(Vec<Running>);
 impl Found {
     /// Adds the components of one pod, unless it has ended or is being deleted.
     pub(super) fn add(&mut self, pod: &Pod) {
-        let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some();
-        if ended {
+        if has_ended(pod) {
             return;
         }
         for running in pod.spec.containers.iter().filter_map(|container| of(pod, container)) {
@@ -121,7 +125,7 @@ impl Found {
     }
 }
 
-fn of(pod: &Pod, container: &Container) -> Option<Running> {
+pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
     let (component, args) = command_line(container)?;
     let spec = &pod.spec;
     // The tolerations that the kubelet and controllers add do not differ between pods in a relevant way.

@@ -1,8 +1,10 @@
 //! Builds the connection settings from flags and environment.
 
+use std::time::Duration;
+
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{Context, KubeConfigOptions, Kubeconfig};
 
 use super::error::{ConnectError, chain};
 
@@ -15,6 +17,38 @@ pub struct ConnectOptions {
     pub master: String,
     /// `User-Agent` header.
     pub user_agent: String,
+    /// The wishes of the user of a command.
+    pub access: Access,
+}
+
+/// Whom a command acts as, where, and how long it waits: the flags of kubectl. The manager has none of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// `--context`; empty for the current context of the kubeconfig.
+    pub context: String,
+    /// `--as`; empty for the user of the kubeconfig.
+    pub user: String,
+    /// `--as-group`
+    pub groups: Vec<String>,
+    /// `--request-timeout`; `None` for the deadlines of the requests.
+    pub timeout: Option<Duration>,
+}
+
+impl Access {
+    /// The named context, or the current one.
+    fn context<'a>(&self, file: &'a Kubeconfig) -> Option<&'a Context> {
+        let name = match &*self.context {
+            "" => file.current_context.as_deref()?,
+            name => name,
+        };
+        file.contexts.iter().find(|context| context.name == name)?.context.as_ref()
+    }
+}
+
+/// The namespace of the context; `None` if the kubeconfig cannot be read or names none.
+pub fn context_namespace(path: &str, access: &Access) -> Option<String> {
+    let file = Kubeconfig::read_from(path).ok()?;
+    access.context(&file)?.namespace.clone().filter(|namespace| !namespace.is_empty())
 }
 
 /// Another server that accepts the same credentials as the API server: a replica of this program.
@@ -90,13 +124,17 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         ("", "") => (kube::Config::incluster().map_err(|e| ConnectError::None(chain(&e)))?, None),
         ("", master) => (kube::Config::new(address(master, false)?), None),
         (path, master) => {
-            let (mut config, proxy_url) = kubeconfig(path).await?;
+            let (mut config, proxy_url) = kubeconfig(path, &options.access).await?;
             if !master.is_empty() {
                 config.cluster_url = address(master, speaks_tls(&config))?;
             }
             (config, proxy_url)
         }
     };
+    if !options.access.user.is_empty() {
+        config.auth_info.impersonate = Some(options.access.user.clone());
+        config.auth_info.impersonate_groups = Some(options.access.groups.clone());
+    }
     // Retries are done here: kube's policy waits for up to 1000 s and repeats writes.
     config.default_retry = false;
     config.disable_compression = true;
@@ -114,18 +152,21 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
     Ok(Setup { config, proxy, trust })
 }
 
-async fn kubeconfig(path: &str) -> Result<(kube::Config, Option<String>), ConnectError> {
+async fn kubeconfig(path: &str, access: &Access) -> Result<(kube::Config, Option<String>), ConnectError> {
     let fail = |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason };
     let file = Kubeconfig::read_from(path).map_err(|error| fail(read_error(&error)))?;
-    let context = file.current_context.as_ref().and_then(|current| {
-        let named = file.contexts.iter().find(|context| context.name == *current)?;
-        named.context.clone()
-    });
-    let proxy_url = context.and_then(|context| {
+    if !access.context.is_empty() && access.context(&file).is_none() {
+        let known: Vec<&str> = file.contexts.iter().map(|context| &*context.name).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(fail(format!("--context={}: no such context; it has {known}", access.context)));
+    }
+    let proxy_url = access.context(&file).and_then(|context| {
         let named = file.clusters.iter().find(|cluster| cluster.name == context.cluster)?;
         named.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
     });
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let context = Some(access.context.clone()).filter(|name| !name.is_empty());
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await;
     Ok((config.map_err(|error| fail(chain(&error)))?, proxy_url))
 }
 
@@ -261,6 +302,35 @@ mod tests {
             let error = address(bad, false).unwrap_err().to_string();
             assert!(error.contains("--master") && error.contains("give something like"), "{bad}: {error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_context_and_a_user_are_chosen_as_in_kubectl() {
+        let path = std::env::temp_dir().join(format!("ccm-contexts-{}", std::process::id()));
+        let text = "current-context: a\n\
+             clusters:\n- {name: a, cluster: {server: 'https://a:1'}}\n- {name: b, cluster: {server: 'https://b:2'}}\n\
+             users: [{name: u, user: {token: t}}]\n\
+             contexts:\n- {name: a, context: {cluster: a, user: u}}\n\
+             - {name: b, context: {cluster: b, user: u, namespace: shop}}\n";
+        std::fs::write(&path, text).unwrap();
+        let with = |context: &str| {
+            let access = Access {
+                context: context.to_owned(),
+                user: "jane".to_owned(),
+                groups: vec!["dev".to_owned()],
+                timeout: None,
+            };
+            ConnectOptions { kubeconfig: path.display().to_string(), access, ..ConnectOptions::default() }
+        };
+        let config = load(&with("b")).await.ok().unwrap().config;
+        assert_eq!(config.cluster_url.to_string(), "https://b:2/");
+        assert_eq!(config.auth_info.impersonate.as_deref(), Some("jane"));
+        assert_eq!(config.auth_info.impersonate_groups, Some(vec!["dev".to_owned()]));
+        let namespace = |context| context_namespace(&with(context).kubeconfig, &with(context).access);
+        assert_eq!((namespace("").as_deref(), namespace("b").as_deref()), (None, Some("shop")));
+        let error = load(&with("c")).await.err().unwrap().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.ends_with("--context=c: no such context; it has a, b"), "{error}");
     }
 
     #[tokio::test]

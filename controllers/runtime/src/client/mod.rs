@@ -35,7 +35,7 @@ pub use crate::limit::Rate;
 use crate::metrics::Metrics;
 use account::{Account, Token};
 pub use call::{Call, REQUEST_DEADLINE};
-pub use config::{ConnectOptions, RemoteServer, Trust};
+pub use config::{Access, ConnectOptions, RemoteServer, Trust, context_namespace};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};
 use link::{Link, Session};
@@ -55,6 +55,8 @@ pub struct Client {
     user_agent: Option<HeaderValue>,
     rate: Option<Rate>,
     limiter: Option<Arc<Limiter>>,
+    /// Replaces the deadlines of requests.
+    timeout: Option<Duration>,
     metrics: Metrics,
 }
 
@@ -79,7 +81,8 @@ impl Client {
     /// Reads the configuration: `--kubeconfig` and `--master`, else the pod's service account. Makes no request.
     pub async fn connect(options: &ConnectOptions, metrics: Metrics) -> Result<Self, ConnectError> {
         let link = Link::new(options).await?;
-        Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
+        let client = Self { timeout: options.access.timeout, ..Self::new(link, metrics) };
+        Ok(client.with_user_agent(&options.user_agent))
     }
 
     /// A client of another server, with the credentials of `options` for the API server. Makes no request.
@@ -104,7 +107,15 @@ impl Client {
     }
 
     fn new(link: Link, metrics: Metrics) -> Self {
-        Self { link: Arc::new(link), account: None, user_agent: None, rate: None, limiter: None, metrics }
+        Self {
+            link: Arc::new(link),
+            account: None,
+            user_agent: None,
+            rate: None,
+            limiter: None,
+            timeout: None,
+            metrics,
+        }
     }
 
     /// The same connection with another `User-Agent` and a separate rate limit.
@@ -149,7 +160,8 @@ impl Client {
         may: impl Fn() -> Result<(), E>,
         pause: &Pause<'_, E>,
     ) -> Result<Bytes, E> {
-        let answer = tokio::time::timeout(call.deadline, async {
+        let deadline = self.timeout.unwrap_or(call.deadline);
+        let answer = tokio::time::timeout(deadline, async {
             let response = self.start(call, true, &may, pause).await?;
             let body = response.into_body().collect().await.map_err(|error| ApiError::Transport(chain(&error)))?;
             let body = body.to_bytes();
@@ -162,7 +174,7 @@ impl Client {
             }
             Ok(body)
         });
-        answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(call.deadline).into()))
+        answer.await.unwrap_or_else(|_| Err(ApiError::Deadline(deadline).into()))
     }
 
     /// Sends a request and decodes the answer.
@@ -193,8 +205,9 @@ impl Client {
         &self,
         call: &Call<'_>,
     ) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + Send + use<>, ApiError> {
-        let started = tokio::time::timeout(call.deadline, self.start(call, false, &|| Ok(()), &sleep)).await;
-        let response = started.unwrap_or(Err(ApiError::Deadline(call.deadline)))?;
+        let deadline = self.timeout.unwrap_or(call.deadline);
+        let started = tokio::time::timeout(deadline, self.start(call, false, &|| Ok(()), &sleep)).await;
+        let response = started.unwrap_or(Err(ApiError::Deadline(deadline)))?;
         let frames = response.into_body().into_data_stream();
         Ok(frames.map(|frame| frame.map_err(|e| ApiError::Transport(chain(&e)))))
     }
@@ -207,7 +220,7 @@ impl Client {
         may: &impl Fn() -> Result<(), E>,
         pause: &Pause<'_, E>,
     ) -> Result<http::Response<Body>, E> {
-        let deadline = Instant::now() + call.deadline;
+        let deadline = Instant::now() + self.timeout.unwrap_or(call.deadline);
         let (mut repeats, mut renewed) = (0, false);
         loop {
             if paced {

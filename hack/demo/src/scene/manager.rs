@@ -29,6 +29,7 @@ impl Running {
             kubeconfig: options.kubeconfig.clone(),
             master: options.master.clone(),
             user_agent: "ccm/demo".into(),
+            ..ConnectOptions::default()
         };
         let client = Client::connect(&connect, metrics.clone()).await?;
         let stop = CancellationToken::new();

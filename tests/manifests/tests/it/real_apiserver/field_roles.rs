@@ -199,7 +199,7 @@ impl Scene {
     fn check(&self, name: &str, field: &Field) -> BTreeSet<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccm-as-shipped"));
         command.arg("migrate-check").args(self.flags(field)).args(["-o", "json"]);
-        command.arg(format!("--as=system:serviceaccount:kube-system:{name}"));
+        command.arg(format!("--account=system:serviceaccount:kube-system:{name}"));
         command.arg(format!("--kubeconfig={}", self.bed.kubeconfig().display()));
         let output = command.output().unwrap();
         let found: Value = serde_json::from_slice(&output.stdout)

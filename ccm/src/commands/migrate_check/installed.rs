@@ -1,0 +1,251 @@
+//! The cloud-controller-manager that runs in the cluster: commands take its arguments and its configuration, so that
+//! `kubectl ccm explain svc/web` needs no other flag, or run in its pod.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use ccm_provider::{CloudConfig, SecretKey};
+use ccm_runtime::client::Call as Request;
+use ccm_runtime::permission::SYSTEM_NAMESPACE;
+use ccm_runtime::{Client, election};
+
+use super::objects::{ConfigMap, Container, Item, Pod};
+use super::running::{self, Component};
+use crate::commands::{Call, kubeconfig, page};
+use crate::exit::{Failure, Verdict};
+use crate::flags::value;
+use crate::options::parse;
+use crate::providers;
+
+const CONFIG: &str = "cloud-config";
+
+/// A pod of the installation.
+struct Installed {
+    pod: Pod,
+    container: Container,
+    args: Vec<String>,
+}
+
+/// Takes the arguments and the configuration of the installation, except what the user gave.
+pub(in crate::commands) async fn take_flags(call: &mut Call) -> Result<(), Failure> {
+    let client = kubeconfig::client(call).await?;
+    let found = only_one(find(&client).await?)?;
+    let args = found.args.iter().map(OsString::from);
+    let (theirs, _) = parse::read_on(&call.program.flags, args);
+    let given = |name: &str| theirs.given(name) && !call.values.given(name);
+    let path = theirs.text(CONFIG);
+    let config = if given(CONFIG) && !path.is_empty() { Some(config(&client, &found, &path).await?) } else { None };
+    let taken: Vec<(&'static str, Vec<String>)> = theirs
+        .iter()
+        .filter(|(name, values)| given(name) && !is_of_pod(name, values))
+        .map(|(name, values)| (name, values.to_vec()))
+        .collect();
+    for (name, values) in taken {
+        call.values.insert(name, values, true);
+    }
+    call.config = config;
+    Ok(())
+}
+
+/// Whether a flag makes sense in the pod only: its way to the API server, and its files.
+fn is_of_pod(name: &str, values: &[String]) -> bool {
+    matches!(name, "kubeconfig" | "master") || name != CONFIG && values.iter().any(|value| value.starts_with('/'))
+}
+
+/// All pods of cloud-controller-managers: those of the usual namespace, else those of all that may be listed.
+async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
+    let mut found = Vec::new();
+    for path in [format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods"), "/api/v1/pods".to_owned()] {
+        let listed = page::each(client, &path, |pod: Pod| found.extend(of(&pod))).await;
+        listed.map_err(|error| {
+            let fix = "you need `list` on pods, or the flags of the program: --cloud-provider=NAME …";
+            Failure::error(format!("cannot look for the cloud-controller-manager of this cluster: {error}; {fix}"))
+        })?;
+        if !found.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn of(pod: &Pod) -> Option<Installed> {
+    if running::has_ended(pod) {
+        return None;
+    }
+    pod.spec.containers.iter().find_map(|container| {
+        let running = running::of(pod, container)?;
+        let is_one = running.component == Component::CloudControllerManager;
+        is_one.then(|| Installed { pod: pod.clone(), container: container.clone(), args: running.args })
+    })
+}
+
+fn only_one(mut found: Vec<Installed>) -> Result<Installed, Failure> {
+    let fix = "give the flags of the one that you mean: --cloud-provider=NAME …";
+    let names: Vec<&str> = found.iter().map(|installed| &*installed.pod.metadata.name).collect();
+    if found.iter().any(|installed| found.first().is_some_and(|first| first.args != installed.args)) {
+        let text =
+            format!("several cloud-controller-managers with different arguments run here ({})", names.join(", "));
+        return Err(Failure::error(format!("{text}; {fix}")));
+    }
+    found
+        .pop()
+        .ok_or_else(|| Failure::error(format!("no pod of a cloud-controller-manager runs in this cluster; {fix}")))
+}
+
+/// The object and the key that a file of a container comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    Secret(String, String),
+    ConfigMap(String, String),
+}
+
+fn source(path: &str, pod: &Pod, container: &Container) -> Option<Source> {
+    let rest = |mount: &str| path.strip_prefix(mount).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let mounts = container.volume_mounts.iter();
+    let inside = mounts.filter_map(|mount| Some((mount, rest(mount.mount_path.trim_end_matches('/'))?)));
+    let (mount, rest) = inside.max_by_key(|(mount, _)| mount.mount_path.len())?;
+    let file = format!("{}{rest}", mount.sub_path);
+    let file = file.trim_start_matches('/');
+    let key = |items: &[Item]| match items.iter().find(|item| item.path == file) {
+        Some(item) => item.key.clone(),
+        None => file.to_owned(),
+    };
+    let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
+    match (&volume.secret, &volume.config_map) {
+        (Some(secret), _) => Some(Source::Secret(secret.secret_name.clone(), key(&secret.items))),
+        (_, Some(map)) => Some(Source::ConfigMap(map.name.clone(), key(&map.items))),
+        _ => None,
+    }
+}
+
+async fn config(client: &Client, found: &Installed, path: &str) -> Result<CloudConfig, Failure> {
+    let namespace = &*found.pod.metadata.namespace;
+    let fix = "add --cloud-config=FILE with the same content, or --in-cluster";
+    let fail = |reason: String| {
+        let pod = &found.pod.metadata.name;
+        Failure::error(format!("the configuration {path} of pod {namespace}/{pod}: {reason}; {fix}"))
+    };
+    let (origin, text) = match source(path, &found.pod, &found.container) {
+        Some(Source::Secret(name, key)) => {
+            let secret = SecretKey { namespace: namespace.to_owned(), name, key };
+            let text = providers::secret(client, &secret).await.map_err(|error| fail(format!("{secret}: {error}")))?;
+            (secret.to_string(), text)
+        }
+        Some(Source::ConfigMap(name, key)) => {
+            let origin = format!("ConfigMap {namespace}/{name}, key {key}");
+            let read = Request::get(format!("/api/v1/namespaces/{namespace}/configmaps/{name}"));
+            let map: ConfigMap = client.read(&read).await.map_err(|error| fail(format!("{origin}: {error}")))?;
+            let text = map.data.get(&key).cloned();
+            let text = text.ok_or_else(|| fail(format!("{origin}: it has no such key")))?;
+            (origin, text)
+        }
+        None => return Err(fail("it is a file of the node, or of an unknown kind of volume".to_owned())),
+    };
+    Ok(CloudConfig { path: origin.into(), text })
+}
+
+/// Runs the command in the pod of the leader, with kubectl.
+pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Result<Verdict, Failure> {
+    let client = kubeconfig::client(call).await?;
+    let found = find(&client).await?;
+    let name = call.values.text("leader-elect-resource-name");
+    let seen = election::look(&client, SYSTEM_NAMESPACE, &name).await.ok().flatten();
+    let holder = seen.map(|seen| seen.holder).unwrap_or_default();
+    let is_leader = |installed: &Installed| {
+        let names = [&installed.pod.metadata.name, &installed.pod.spec.node_name];
+        names.iter().any(|name| holder.strip_prefix(&***name).is_some_and(|rest| rest.starts_with('_')))
+    };
+    let leader = found.iter().position(is_leader);
+    let mut found = found;
+    let installed = match leader {
+        Some(at) => found.swap_remove(at),
+        None => only_one(found)?,
+    };
+    let args = kubectl(call, command, &installed);
+    let ended = tokio::task::spawn_blocking(move || Command::new("kubectl").args(args).status()).await;
+    let fail = |reason: String| Failure::error(format!("--in-cluster: kubectl exec: {reason}"));
+    let status = ended.map_err(|error| fail(error.to_string()))?.map_err(|error| fail(error.to_string()))?;
+    match status.code() {
+        Some(0) => Ok(Verdict::Clean),
+        Some(2) => Ok(Verdict::Findings),
+        // The reason is on stderr.
+        _ => Err(fail(format!("the command ended with {status}"))),
+    }
+}
+
+/// The arguments of kubectl: the program with its own arguments, and then those of the user, which win.
+fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
+    let Installed { pod, container, args } = installed;
+    let kind = |name: &str| call.program.flags.iter().find(|flag| flag.name == name).map(|flag| flag.kind);
+    let given = |name: &str| call.values.given(name) && name != super::super::IN_CLUSTER.name;
+    let flag = |(name, values): (&'static str, &[String])| match kind(name) {
+        Some(kind) if !value::adds_up(kind) => format!("--{name}={}", values.last().map_or("", String::as_str)),
+        _ => format!("--{name}={}", values.join(",")),
+    };
+    let (reach, own): (Vec<_>, Vec<_>) =
+        call.values.iter().filter(|(name, _)| given(name)).partition(|(name, _)| kubeconfig::REACH.contains(name));
+    let mut all: Vec<String> = reach.into_iter().map(flag).collect();
+    let program = container.command.first().filter(|path| path.starts_with('/')).map_or("/ccm", String::as_str);
+    all.extend(["exec", "-n", &pod.metadata.namespace, &pod.metadata.name, "-c", &container.name].map(str::to_owned));
+    all.extend(["--", program, command].map(str::to_owned));
+    all.extend(call.words.iter().chain(args).cloned());
+    all.extend(own.into_iter().map(flag));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(args: &serde_json::Value) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "ccm-a", "namespace": "kube-system"},
+            "spec": {
+                "nodeName": "cp-1",
+                "volumes": [
+                    {"name": "c", "secret": {"secretName": "cloud", "items": [{"key": "k", "path": "cloud.conf"}]}},
+                    {"name": "m", "configMap": {"name": "map"}},
+                    {"name": "h", "hostPath": {"path": "/etc"}},
+                ],
+                "containers": [{
+                    "name": "ccm", "image": "example.com/ccm:1", "args": args,
+                    "volumeMounts": [
+                        {"name": "c", "mountPath": "/etc/cloud/"},
+                        {"name": "m", "mountPath": "/etc/one.conf", "subPath": "one"},
+                        {"name": "h", "mountPath": "/etc/kubernetes"},
+                    ],
+                }],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_configuration_is_found_behind_the_mounts_of_the_container() {
+        let pod = pod(&json!(["--v=2"]));
+        let found = |path: &str| source(path, &pod, &pod.spec.containers[0]);
+        assert_eq!(found("/etc/cloud/cloud.conf"), Some(Source::Secret("cloud".into(), "k".into())));
+        assert_eq!(found("/etc/cloud/other"), Some(Source::Secret("cloud".into(), "other".into())));
+        assert_eq!(found("/etc/one.conf"), Some(Source::ConfigMap("map".into(), "one".into())));
+        assert_eq!(found("/etc/kubernetes/cloud.conf"), None);
+        assert_eq!(found("/etc/cloudy"), None);
+    }
+
+    #[test]
+    fn several_installations_are_an_error_that_names_them() {
+        let of = |args| of(&pod(&json!([args]))).unwrap();
+        assert_eq!(only_one(vec![of("--v=2"), of("--v=2")]).ok().unwrap().args, ["--v=2"]);
+        let error = |found| only_one(found).err().unwrap().message;
+        assert!(error(vec![of("--v=2"), of("--v=3")]).contains("different arguments run here (ccm-a, ccm-a)"));
+        assert!(error(Vec::new()).starts_with("no pod of a cloud-controller-manager runs"));
+    }
+
+    #[test]
+    fn paths_and_the_way_to_the_api_server_stay_in_the_pod() {
+        let is = |name, value: &str| is_of_pod(name, &[value.to_owned()]);
+        assert!(is("kubeconfig", "x") && is("tls-cert-file", "/etc/x") && !is("cloud-config", "/etc/x"));
+        assert!(!is("cluster-name", "prod"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Every reason of an event, and of a condition, in the code has a row with its cause and its fix.
+//!
+//! The code is read as text: each word in quotes in the folders below that looks like a reason must have a row, or stand
+//! in the list of other words.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::page::each;
+
+pub(super) const PAGE: &str = "ccm/docs/events.md";
+
+/// Where reasons stand in the code.
+const SOURCES: &[&str] = &[
+    "ccm/src/manager",
+    "controllers/runtime/src/election.rs",
+    "controllers/src",
+    "providers/aws/src/loadbalancer/mod.rs",
+    "providers/azure/src/loadbalancer",
+    "providers/gce/src/loadbalancer",
+    "providers/openstack/src/loadbalancer",
+];
+
+/// Words of the same form there: kinds of objects, fields, calls.
+#[rustfmt::skip]
+const OTHERS: &[&str] = &[
+    "BackendService", "ClientIP", "ClientIp", "CloudAllocator", "ClusterIP", "CreateRoutes", "DeleteRoutes",
+    "DoesNotExist", "ExternalName", "FloatingIP", "ForwardingRule", "GetLabelsForVolume", "GetLoadBalancer",
+    "HealthCheck", "HealthMonitor", "HttpHealthCheck", "IPAMFromCloud", "IPAMFromCluster", "InstanceGroup",
+    "ListRoutes", "LoadBalancer", "NetworkInterface", "NoExecute", "NoSchedule", "NodePort", "NotIn", "OpenStack",
+    "PersistentVolume", "PodRanges", "PreferDualStack", "PrivateLinkService", "PublicIPAddress", "RangeAllocator",
+    "ReconcileLoadBalancers", "RequireDualStack", "ScaleSet", "ScaleSetInstance", "SecurityGroup", "SecurityGroupRule",
+    "SingleStack", "SourceIP", "TargetPool",
+];
+
+/// All reasons in the code.
+pub(super) fn in_code(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut reasons = BTreeSet::new();
+    for source in SOURCES {
+        let path = root.join(source);
+        let mut read = |path: &Path| -> anyhow::Result<()> {
+            let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            if name.ends_with(".rs") && !name.contains("test") {
+                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+                reasons.extend(words(&text));
+            }
+            Ok(())
+        };
+        if path.is_dir() { each(&path, &mut read)? } else { read(&path)? }
+    }
+    reasons.retain(|word| !OTHERS.contains(&word.as_str()));
+    Ok(reasons)
+}
+
+/// The words in quotes that look like a reason, before the tests of the file.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split('"').skip(1).step_by(2))
+        .filter(|word| is_reason(word))
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// `SyncLoadBalancerFailed`: letters only, and a capital after a small one.
+fn is_reason(word: &str) -> bool {
+    let capitals =
+        word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase());
+    capitals
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+pub(super) fn problems(in_code: &BTreeSet<String>, page: &str) -> Vec<String> {
+    let cells = |line: &str| line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
+    let names: BTreeSet<String> =
+        rows.iter().filter_map(|row| Some(row.first()?.trim_matches('`').to_owned())).collect();
+    let missing = in_code.difference(&names);
+    let missing = missing.map(|name| format!("{PAGE}: {name} has no row (cause, fix), or is not a reason: see OTHERS"));
+    // The one that the code composes of two words has a row too.
+    let old = names.difference(in_code).filter(|name| is_reason(name));
+    let old = old.map(|name| format!("{PAGE}: no code emits {name}"));
+    let empty = rows.iter().filter(|row| row.len() < 4 || row.iter().any(String::is_empty));
+    let empty = empty.map(|row| format!("{PAGE}: {}: a cell is empty", row.first().map_or("", String::as_str)));
+    missing.chain(old).chain(empty).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_in_the_code_needs_a_row_and_a_row_a_reason() {
+        let code = "// \"NotThisOne\"\nself.event(&s, Warning, \"SyncFailed\", \"some text\");\nconst X: &str = \"OtherReason\";\n\
+             #[cfg(test)]\nmod tests {\n  \"InTests\" }\n";
+        let in_code: BTreeSet<String> = words(code).collect();
+        assert_eq!(in_code.iter().collect::<Vec<_>>(), ["OtherReason", "SyncFailed"]);
+        let page = "| Reason | Type | Cause | Fix |\n|---|---|---|---|\n| `SyncFailed` | Warning | c | f |\n| `OldOne` | Normal | c | |\n";
+        let found = problems(&in_code, page);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("OtherReason has no row"), "{found:?}");
+        assert!(found[1].contains("no code emits OldOne") && found[2].contains("a cell is empty"), "{found:?}");
+    }
+}
