@@ -19,6 +19,7 @@
 #                cache, or pip)
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
+#   conformance  ccm-conformance on the program, as on any other (tests/conformance)
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
 #   docs         the documentation builds without warnings, and its examples run
 # The long lane, the most valuable first:
@@ -26,6 +27,7 @@
 #   tests-long   the tests in modules named long_lane: beside a kube-controller-manager, on moto, with seeds of the day (not in `ci`)
 #   kubernetes-1.33, kubernetes-1.37
 #                as etcd-3.5, on the oldest and the newest Kubernetes that are supported
+#   reference    all of ccm-conformance, beside a kube-controller-manager, on the program and on the Go core (hack/reference.sh)
 #   openstack    the tests in modules named real_openstack: on real OpenStack services (hack/openstack/bed.sh), whose
 #                installation needs root, 4 minutes and 1 GB, once
 #   each         the crates and features that people use alone, built alone; the demo as newcomers build it, and its tests
@@ -49,11 +51,11 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/
 # The same for CI and people, so that one target folder serves both.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
-fast_lane=(toolchain fmt deny clippy components tests edges example docs)
-long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz alerts matrix)
+fast_lane=(toolchain fmt deny clippy components tests edges conformance example docs)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 reference openstack each benches image fuzz alerts matrix)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
-declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
+declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780 [reference]=600
 	[openstack]=1320 [fuzz]=900 [benches]=180
 	[alerts]=60 [matrix]=2700)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
@@ -256,6 +258,30 @@ stage_edges() {
 	run "$built/xtask" pictures --check || status=1
 	run env CCM_BUILT="$built" "$built/xtask" manifests --check || status=1
 	run env CCM_BUILT="$built" "$built/xtask" reference --check || status=1
+	return "$status"
+}
+
+# ccm-conformance with the programs that the tests have built.
+conformance() {
+	local status=0 built=$CARGO_TARGET_DIR/debug
+	workspace build --bin ccm --bin ccm-conformance || return
+	run "$built/ccm-conformance" "$@" || status=$?
+	if ((status == not_run)); then skip 'no real API server on this machine' || status=$?; fi
+	return "$status"
+}
+
+# What needs no kube-controller-manager, which this lane does not build.
+stage_conformance() {
+	conformance --program "$CARGO_TARGET_DIR/debug/ccm" --only flags,election,serving,node,lifecycle,service,route
+}
+
+stage_reference() {
+	local program status=0
+	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
+	obtain 'Go core' hack/reference.sh || return
+	program=$(hack/reference.sh)
+	conformance --program "$CARGO_TARGET_DIR/debug/ccm" || status=$?
+	conformance --program "$program" --reference || status=$?
 	return "$status"
 }
 

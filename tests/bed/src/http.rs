@@ -117,11 +117,12 @@ impl Client {
 
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = body.unwrap_or_default();
+        let token =
+            if self.token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", self.token) };
         // HTTP/1.0: the response is never chunked and ends with the connection, so it needs no further parsing.
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n{token}Accept: application/json\r\n\
              Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
-            self.token,
             body.len(),
         );
         stream.write_all(head.as_bytes())?;

@@ -25,8 +25,11 @@ mod binaries;
 mod controller_manager;
 mod guardian;
 mod http;
+mod make;
+mod object;
 mod pki;
 mod process;
+mod program;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -38,8 +41,11 @@ pub use audit::{AuditEntry, AuditLog};
 pub use binaries::{cache_folder, kubernetes_version, not_run, version_in};
 pub use controller_manager::{CONTROLLER_MANAGER_USER, ControllerManager};
 pub use http::trusting_client;
+pub use make::{Make, node, service, service_with, tcp_ports, volume};
+pub use object::Object;
 pub use pki::{Authority, ClientCertificate, Pki};
 use process::Processes;
+pub use program::{LONG, Process, deadline};
 
 /// The user that the shipped RBAC binds, and the user of [`Bed::ccm_token`].
 pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -286,8 +292,13 @@ impl Bed {
 
     /// The same from a program that serves TLS on a port of the loopback interface, with any certificate.
     pub async fn get_from(&self, port: u16, path: &str) -> anyhow::Result<(u16, String)> {
+        Self::get_from_as(port, path, &self.token).await
+    }
+
+    /// The same with another token; an empty one is not sent.
+    pub async fn get_from_as(port: u16, path: &str, token: &str) -> anyhow::Result<(u16, String)> {
         let tls = Arc::new(trusting_client(None, rustls::ALL_VERSIONS, None));
-        let (client, path) = (http::Client::new(port, &self.token, tls), path.to_owned());
+        let (client, path) = (http::Client::new(port, token, tls), path.to_owned());
         blocking(move || client.send("GET", &path, None)).await
     }
 

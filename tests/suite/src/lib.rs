@@ -22,19 +22,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cloud;
-mod make;
 mod manager;
 mod network;
-mod object;
-mod process;
 mod reloading;
 mod rig;
 
+pub use ccm_test_bed::{LONG, Make, Object, Process, deadline, node, service, service_with, tcp_ports, volume};
 pub use cloud::Cloud;
-pub use make::{Make, node, service, service_with, tcp_ports, volume};
 pub use manager::Running;
 pub use network::Network;
-pub use object::Object;
-pub use process::{Process, deadline};
 pub use reloading::Reloading;
-pub use rig::{LONG, Rig, SHORTLY};
+pub use rig::{Rig, SHORTLY};

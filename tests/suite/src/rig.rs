@@ -17,12 +17,10 @@ use tokio::time::Instant;
 
 use crate::manager::Environment;
 use crate::network;
-use crate::{Cloud, Make, Network, Object, Running};
+use crate::{Cloud, LONG, Make, Network, Object, Running};
 
 /// Timeout for operations that need only a few requests and back-offs.
 pub const SHORTLY: Duration = Duration::from_secs(30);
-/// Timeout for a program in its own process: real clouds need seconds per change, and more on a busy machine.
-pub const LONG: Duration = Duration::from_secs(120);
 /// The interval at which conditions are checked.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -105,6 +105,7 @@ pub(crate) const RULES: &[Rule] = &[
     tool("xtask", "hack/xtask"),
     tool("ccm-benches", "tests/benches"),
     tool("ccm-cloudsim", "tests/cloudsim"),
+    tool("ccm-conformance", "tests/conformance"),
     // Out-of-tree authors compile it: it needs only the provider API.
     library("ccm-provider-contract", "tests/contract", &["ccm-provider"], &[KUBE, HTTP, EDGE]),
     tool("ccm-fuzz", "tests/fuzz"),

@@ -1,6 +1,6 @@
 //! Accessors of an object for tests.
+#![allow(clippy::indexing_slicing, reason = "missing keys of JSON are null")]
 
-use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use serde_json::Value;
 
 /// An object from the API server.
@@ -62,7 +62,7 @@ impl Object {
 
     /// Whether the node waits for initialization.
     pub fn is_uninitialized(&self) -> bool {
-        self.taints().iter().any(|taint| taint.starts_with(TAINT_UNINITIALIZED))
+        self.taints().iter().any(|taint| taint.starts_with("node.cloudprovider.kubernetes.io/uninitialized"))
     }
 
     /// Addresses as `Type=address`.

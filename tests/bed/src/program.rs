@@ -1,9 +1,13 @@
 //! Managers as separate processes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "fails a test, as the test would")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// Timeout for a program in its own process: real clouds need seconds per change, and more on a busy machine.
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// A child process; killed when dropped. Its output is written to a file.
 #[derive(Debug)]
@@ -71,7 +75,7 @@ impl Process {
     /// Stops it as Kubernetes does.
     pub async fn stop(mut self) {
         self.terminate();
-        let status = self.ended(crate::rig::LONG).await;
+        let status = self.ended(LONG).await;
         assert!(status.success(), "{status}\n{}", self.output());
     }
 

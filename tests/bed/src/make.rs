@@ -1,6 +1,6 @@
 //! Objects for tests.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "fails a test, as the test would")]
 
-use ccm_provider::well_known::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
 use serde_json::{Value, json};
 
 /// An object to create.
@@ -83,7 +83,7 @@ impl Make {
     /// With the taint of a new node.
     #[must_use]
     pub fn uninitialized(self) -> Self {
-        self.taint(TAINT_UNINITIALIZED, "NoSchedule")
+        self.taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule")
     }
 
     /// With one more taint.
@@ -145,6 +145,6 @@ impl Make {
     /// With the `--node-ip` of the kubelet.
     #[must_use]
     pub fn provided_ip(self, ips: &str) -> Self {
-        self.annotation(ANNOTATION_PROVIDED_NODE_IP, ips)
+        self.annotation("alpha.kubernetes.io/provided-node-ip", ips)
     }
 }
