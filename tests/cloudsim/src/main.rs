@@ -28,6 +28,8 @@ azure:
   --resource-group=<name> the resource group (rg)
   --location=<name>       the location (eastus)
   --vm-type=<type>        the kind of the instances: vmss (uniform scale set), vmssflex, standard
+  --dual                  the network and the instances have IPv6 too
+  --load=<file>           more objects by ID, as GET /objects of the admin API shows them
 
 gce:
   --project=<id>          the project (p)

@@ -51,13 +51,14 @@ impl Missing {
             .collect();
         for balancer in &observed.balancers {
             let name = json::name(balancer);
-            if env.leaves_members(scheme_of(name)) {
-                continue;
-            }
+            let leaves = env.leaves_members(scheme_of(name));
             for family in [Family::V4, Family::V6] {
                 let pool = names::pool(&wanted.cluster, family);
                 let Some(pool) = json::named(json::items(balancer, "backendAddressPools"), &pool) else { continue };
                 new.remove(&(name.to_lowercase(), family));
+                if leaves {
+                    continue;
+                }
                 missing.add_pool(
                     &Members::of(pool),
                     &hosts,
@@ -68,7 +69,7 @@ impl Missing {
             }
             missing.add_last(balancer, wanted);
         }
-        if new.iter().any(|(name, _)| !env.leaves_members(scheme_of(name))) {
+        if !new.is_empty() {
             hosts.iter().for_each(|machine| missing.add(machine));
         }
         missing

@@ -128,6 +128,17 @@ impl BalancerCloud for Balancers {
         self.cloud()?.reads.observe(&self.env, wanted).await
     }
 
+    async fn observe_after(
+        &self,
+        _: &str,
+        _: &[ServiceWork],
+        wanted: &Wanted,
+        before: &Observed,
+    ) -> Result<Observed, ProviderError> {
+        let cloud = self.cloud()?;
+        cloud.reads.observe_after(&self.env, wanted, before, cloud.waiting.take_made()).await
+    }
+
     fn strip(&self, observed: &mut Observed, _: &Wanted) {
         observed.strip(&self.env.tags);
     }
@@ -180,7 +191,8 @@ impl BalancerCloud for Balancers {
     }
 }
 
-/// The addresses of a Service, if it has one of each family.
+/// The addresses of a Service, if it has one of each family. IPv4 is first, as in the Go program, whatever the order of
+/// the Service's families.
 fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
     let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
     let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
@@ -194,7 +206,8 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
         };
         observed.address(own.or_else(|| frontends().find(is_shared))?)
     };
-    let own = item.families.iter().map(address).collect::<Option<Vec<_>>>()?;
+    let families = BTreeSet::from_iter(&item.families);
+    let own = families.into_iter().map(address).collect::<Option<Vec<_>>>()?;
     let all = own.into_iter().chain(item.access.additional.iter().copied());
     let ingress = all.map(|ip| LoadBalancerIngress { ip: ip.to_string(), ..LoadBalancerIngress::default() });
     Some(LoadBalancerStatus { ingress: ingress.collect() })

@@ -8,13 +8,14 @@ use std::sync::Mutex;
 
 use ccm_kit::http::Query;
 use ccm_kit::{Cluster, lock};
-use ccm_provider::{ProviderError, ServiceAction};
+use ccm_provider::{NodeRef, ProviderError, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::env::Env;
 use super::json;
-use super::members::{Missing, scheme_of};
+use super::machines::Machine;
+use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::refused::Refused;
 use super::wanted::hosts::{internal_addresses, is_unmanaged};
@@ -35,12 +36,15 @@ pub(super) struct Reads {
     zones: Zones,
     /// The machines of interfaces, both by ID in lower case. An interface keeps its machine.
     owners: Mutex<BTreeMap<String, String>>,
+    /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
+    machines: Mutex<BTreeSet<String>>,
     pub(super) refused: Refused,
 }
 
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
-        Self { client, cluster, zones, owners: Mutex::default(), refused: Refused::default() }
+        let (owners, machines, refused) = Default::default();
+        Self { client, cluster, zones, owners, machines, refused }
     }
 
     /// Everything that a plan for these Services needs.
@@ -55,18 +59,17 @@ impl Reads {
             groups.insert(env.group.to_lowercase());
             groups.extend(wanted.items.values().map(|item| item.public_ip_group.to_lowercase()));
         }
-        let balancers = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default());
+        let balancers = self.balancers(env, wanted);
         let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
         let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
         let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
-        let mut balancers = balancers.map_err(ProviderError::from)?.unwrap_or_default();
-        balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
+        let balancers = balancers?;
         let mut observed = Observed {
-            balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
             zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
-            cluster: self.facts(),
+            cluster: self.facts(&balancers),
+            balancers,
             refused: self.refused.of(wanted),
             ..Observed::default()
         };
@@ -74,6 +77,39 @@ impl Reads {
         self.read_subnets(env, wanted, &mut observed).await;
         self.read_machines(env, wanted, &mut observed).await;
         Ok(observed)
+    }
+
+    /// What the writes of a plan may have changed in the status of Services; all else is as before.
+    pub(super) async fn observe_after(
+        &self,
+        env: &Env,
+        wanted: &Wanted,
+        before: &Observed,
+        made: Vec<Value>,
+    ) -> Result<Observed, ProviderError> {
+        let mut observed = before.clone();
+        observed.balancers = self.balancers(env, wanted).await?;
+        for ip in made {
+            let Ok(id) = ArmId::parse(json::text(&ip, &["id"])) else { continue };
+            if let Some(Seen::Present(list)) = observed.public_ips.get_mut(&id.group().to_lowercase()) {
+                list.retain(|known| !json::same(json::text(known, &["id"]), id.as_str()));
+                list.push(ip);
+            }
+        }
+        let frontends = observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        let ids = frontends.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
+        let unknown = ids.filter(|id| observed.public_ip(id.as_str()).is_none()).map(|id| id.group().to_lowercase());
+        let groups: BTreeSet<String> = unknown.filter(|group| observed.public_ips.contains_key(group)).collect();
+        observed.public_ips.extend(join_all(groups.into_iter().map(|group| self.public_ips(env, group))).await);
+        Ok(observed)
+    }
+
+    /// The managed load balancers.
+    async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Value>, ProviderError> {
+        let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default()).await;
+        let mut balancers = read.map_err(ProviderError::from)?.unwrap_or_default();
+        balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
+        Ok(balancers)
     }
 
     async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
@@ -96,21 +132,35 @@ impl Reads {
     }
 
     /// What the cluster shows; `None` before the provider is initialized.
-    fn facts(&self) -> Option<Facts> {
+    fn facts(&self, balancers: &[Value]) -> Option<Facts> {
         let context = self.cluster.context()?;
         let nodes = context.nodes.list();
         let managed = nodes.iter().filter(|node| !is_unmanaged(node));
         Some(Facts {
             services: context.services.list().iter().map(|service| ServiceFacts::of(service)).collect(),
             nodes: managed.flat_map(|node| internal_addresses(node)).collect(),
-            machines: nodes.iter().filter_map(|node| node.provider_id.as_deref().map(str::to_owned)).collect(),
+            machines: self.machines(&nodes, balancers),
         })
     }
 
-    /// The private link services, if a Service mentions any.
+    /// The provider IDs of the nodes, and of those that are gone and whose machines are still members.
+    fn machines(&self, nodes: &[NodeRef], balancers: &[Value]) -> BTreeSet<String> {
+        let owners = lock(&self.owners);
+        let pools = balancers.iter().flat_map(|balancer| json::items(balancer, "backendAddressPools"));
+        let members: Vec<Members> = pools.map(Members::of).collect();
+        let is_member = |id: &String| {
+            Machine::of(id).is_some_and(|machine| members.iter().any(|members| members.has(&machine, &owners)))
+        };
+        let mut known = lock(&self.machines);
+        known.retain(is_member);
+        known.extend(nodes.iter().filter_map(|node| node.provider_id.as_deref().map(str::to_owned)));
+        known.clone()
+    }
+
+    /// The private link services, if a Service mentions any, or one that it does not mention any more may be in the way.
     async fn read_links(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let items = || wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
-        if !items().any(|item| item.may_have_link) {
+        if !items().any(|item| item.may_have_link || loses_frontend(observed, item)) {
             return;
         }
         let named = items().filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
@@ -207,6 +257,14 @@ fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
 /// Whether the work on a Service may change security rules or addresses.
 fn needs_rules(item: &Item) -> bool {
     item.action != ServiceAction::UpdateHosts || !item.access.has_floating_ip && item.settings.is_some()
+}
+
+/// Whether an internal frontend of a Service goes.
+fn loses_frontend(observed: &Observed, item: &Item) -> bool {
+    let stays = item.action == ServiceAction::Ensure && item.scheme == Scheme::Internal;
+    let internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
+    let mut frontends = internal.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+    !stays && frontends.any(|frontend| item.names.own(json::name(frontend)))
 }
 
 /// Whether a frontend of an internal Service is missing or has another address than wanted.

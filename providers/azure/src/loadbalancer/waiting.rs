@@ -29,6 +29,8 @@ pub(super) struct Waiting {
     client: Client,
     /// By operation.
     ongoing: Mutex<BTreeMap<String, Ongoing>>,
+    /// The objects whose creation a list has shown, by ID in lower case, until they are taken.
+    made: Mutex<BTreeMap<String, Value>>,
     /// By subscription and resource group.
     lists: Mutex<BTreeMap<(String, String), List>>,
 }
@@ -42,7 +44,8 @@ struct Ongoing {
 
 impl Waiting {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, ongoing: Mutex::default(), lists: Mutex::default() }
+        let (ongoing, made, lists) = Default::default();
+        Self { client, ongoing, made, lists }
     }
 
     pub(super) fn add(&self, operation: &str, id: &ArmId, is_deletion: bool) {
@@ -71,10 +74,22 @@ impl Waiting {
             }
         };
         lock(&self.ongoing).remove(operation);
+        let made = present.filter(|_| !ongoing.is_deletion);
+        lock(&self.made).extend(made.map(|object| (ongoing.id.folded(), object.clone())));
         Some(progress)
     }
 
-    /// The public IP addresses of the group of one, read after `since`.
+    /// A public IP address that was created, as the list showed it. Its address stays the same.
+    pub(super) fn made(&self, id: &ArmId) -> Option<Value> {
+        lock(&self.made).get(&id.folded()).cloned()
+    }
+
+    /// All of them, once.
+    pub(super) fn take_made(&self) -> Vec<Value> {
+        std::mem::take(&mut *lock(&self.made)).into_values().collect()
+    }
+
+    /// The public IP addresses of the group of one.
     pub(super) async fn addresses(&self, id: &ArmId) -> Result<Vec<Value>, ApiError> {
         Ok(self.list(id).get(AGE, Some(Instant::now())).await?.value.to_vec())
     }

@@ -220,14 +220,16 @@ impl Writer<'_> {
         let pending = change.parts.iter().flat_map(|part| &part.pending);
         let ids = pending.filter_map(|reached| if let Reached::Of(id) = reached { Some(id) } else { None });
         let ids: BTreeSet<&ArmId> = ids.filter(|id| !made.lock().addresses.contains_key(&id.folded())).collect();
-        let groups: BTreeSet<String> =
-            ids.iter().filter(|id| id.is(PUBLIC_IPS)).map(|id| id.group().to_lowercase()).collect();
-        let mut found = Vec::new();
+        let shown = |ip: &Value| (json::text(ip, &["id"]).to_lowercase(), parse_ip(json::property(ip, "ipAddress")));
+        let mut found: Vec<_> = ids.iter().filter_map(|id| self.waiting.made(id)).map(|ip| shown(&ip)).collect();
+        let is_unknown =
+            |id: &&&ArmId| id.is(PUBLIC_IPS) && !found.iter().any(|(known, ip)| *known == id.folded() && ip.is_some());
+        let groups: BTreeSet<String> = ids.iter().filter(is_unknown).map(|id| id.group().to_lowercase()).collect();
         for group in groups {
             let of_group = |id: &&&ArmId| id.is(PUBLIC_IPS) && id.group().eq_ignore_ascii_case(&group);
             let Some(first) = ids.iter().find(of_group) else { continue };
             for ip in self.waiting.addresses(first).await? {
-                found.push((json::text(&ip, &["id"]).to_lowercase(), parse_ip(json::property(&ip, "ipAddress"))));
+                found.push(shown(&ip));
             }
         }
         let balancers: BTreeSet<ArmId> =

@@ -113,7 +113,8 @@ impl<C: BalancerCloud> Engine<C> {
         let is_planned = !plan.steps.is_empty();
         // Read again only if something was written and the status is needed: the addresses may be new.
         if results.written > 0 && work.iter().any(|item| item.action == ServiceAction::Ensure) {
-            match self.look(cluster, &work, &wanted).await {
+            let after = self.cloud.observe_after(cluster, &work, &wanted, &observed);
+            match within("observing the load balancer", READ_DEADLINE, after).await {
                 Ok(after) => {
                     observed = after;
                     let unclear = |error: ProviderError| Plan::impossible(work.len(), &error);

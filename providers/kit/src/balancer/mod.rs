@@ -102,6 +102,18 @@ pub trait BalancerCloud: Send + Sync + 'static {
         wanted: &Self::Wanted,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
+    /// Reads the cloud after the writes of a plan, for the status of Services and for notes only. What these do not need
+    /// may be as it was observed before.
+    fn observe_after(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+        wanted: &Self::Wanted,
+        _before: &Self::Observed,
+    ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send {
+        self.observe(cluster, work, wanted)
+    }
+
     /// Removes all data that no plan for `wanted` uses from an observation that will be stored in a file (`ccm
     /// snapshot`): such files are shared, and users' tags and descriptions may contain anything. Pure; the plan must
     /// stay the same.

@@ -154,6 +154,19 @@ impl World {
         self.store.get(&key.to_lowercase()).map(|row| self.shown(row))
     }
 
+    /// Creates or changes resources as answers show them, by ID. What answers do not show stays, as do addresses of
+    /// machines.
+    pub fn restore(&mut self, objects: &Value) {
+        for (id, fields) in objects.as_object().into_iter().flatten() {
+            let Some(kind) = Id::parse(id).and_then(|id| kinds::of(&id.kind())) else { continue };
+            if self.store.get(&id.to_lowercase()).is_some() {
+                self.alter(id, World::stripped(kind, fields.clone()));
+            } else {
+                self.put(id, fields.clone());
+            }
+        }
+    }
+
     /// A resource as answers show it.
     pub(super) fn shown(&self, row: &Row) -> Value {
         let mut value = row.fields.clone();

@@ -1,6 +1,6 @@
 //! `ccm-cloudsim azure`.
 
-use super::Common;
+use super::{Common, file};
 use ccm_cloudsim::azure::{Azure, ClusterSeed, Options, SetSeed};
 
 #[derive(Debug)]
@@ -11,6 +11,8 @@ struct Wanted {
     location: String,
     nodes: usize,
     kind: Kind,
+    dual: bool,
+    load: Option<String>,
 }
 
 /// The kind of the machines.
@@ -29,6 +31,8 @@ fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
         location: "eastus".to_owned(),
         nodes: 0,
         kind: Kind::Uniform,
+        dual: false,
+        load: None,
     };
     let mut common = Common::default();
     for flag in flags {
@@ -40,6 +44,8 @@ fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
             "--subscription" => wanted.subscription = value.to_owned(),
             "--resource-group" => wanted.group = value.to_owned(),
             "--location" => wanted.location = value.to_owned(),
+            "--load" => wanted.load = Some(file(value)?),
+            "--dual" => wanted.dual = true,
             "--nodes" => wanted.nodes = value.parse().map_err(|_| format!("{flag}: not a number"))?,
             "--vm-type" => {
                 wanted.kind = match value {
@@ -64,12 +70,18 @@ pub(crate) fn run(flags: &[String]) -> Result<(), String> {
     let (subscription, group, location) =
         (wanted.subscription.as_str(), wanted.group.as_str(), wanted.location.as_str());
     let machines = if wanted.kind == Kind::Standard { wanted.nodes } else { 0 };
-    let seed = ClusterSeed { subscription, group, location, machines, ..ClusterSeed::default() };
+    let range_v6 = if wanted.dual { "fd00:240::/64" } else { "" };
+    let seed = ClusterSeed { subscription, group, location, machines, range_v6, ..ClusterSeed::default() };
     let cluster = azure.world(|world| world.cluster(&seed));
     if wanted.kind != Kind::Standard {
         let (flexible, instances, subnet) = (wanted.kind == Kind::Flexible, wanted.nodes, cluster.subnet.as_str());
-        let seed = SetSeed { subscription, group, location, subnet, flexible, instances, ..SetSeed::default() };
+        let dual = wanted.dual;
+        let seed = SetSeed { subscription, group, location, subnet, flexible, instances, dual, ..SetSeed::default() };
         azure.world(|world| world.scale_set(&seed));
+    }
+    if let Some(dump) = &wanted.load {
+        let dump = serde_json::from_str(dump).map_err(|error| format!("--load: {error}"))?;
+        azure.world(|world| world.restore(&dump));
     }
     let urls = serde_json::json!({
         "endpoint": azure.root(),
@@ -98,15 +110,20 @@ mod tests {
 
     #[test]
     fn flags_are_read() {
-        let flags = ["--port=81", "--subscription=s", "--resource-group=g", "--nodes=5", "--vm-type=vmssflex"];
+        let flags =
+            ["--port=81", "--subscription=s", "--resource-group=g", "--nodes=5", "--vm-type=vmssflex", "--dual"];
         let (wanted, _) = parsed(&flags).unwrap();
         assert_eq!((wanted.options.port, wanted.nodes, wanted.kind), (81, 5, Kind::Flexible));
-        assert_eq!((wanted.subscription.as_str(), wanted.group.as_str()), ("s", "g"));
+        assert_eq!((wanted.subscription.as_str(), wanted.group.as_str(), wanted.dual), ("s", "g", true));
     }
 
     #[test]
     fn mistakes_are_named() {
-        for (flag, word) in [("--imds", "unknown flag --imds"), ("--vm-type=basic", "there are only vmss")] {
+        for (flag, word) in [
+            ("--imds", "unknown flag --imds"),
+            ("--vm-type=basic", "there are only vmss"),
+            ("--load=/nowhere/x.json", "/nowhere/x.json"),
+        ] {
             let error = parsed(&[flag]).unwrap_err();
             assert!(error.contains(word), "{error}");
         }

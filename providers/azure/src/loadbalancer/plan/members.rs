@@ -52,10 +52,7 @@ impl Planner<'_> {
         changes.places.insert(owner);
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
-            let scheme = scheme_of(&change.name);
-            if self.env.leaves_members(scheme) {
-                continue;
-            }
+            let leaves = self.env.leaves_members(scheme_of(&change.name));
             changes
                 .places
                 .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
@@ -63,6 +60,10 @@ impl Planner<'_> {
             for family in [Family::V4, Family::V6] {
                 let name = names::pool(&self.wanted.cluster, family);
                 let Some(pool) = json::named(json::items(body, "backendAddressPools"), &name) else { continue };
+                // Pools that users configure are left to them, but not those that this plan makes.
+                if leaves && json::named(json::items(&change.before, "backendAddressPools"), &name).is_some() {
+                    continue;
+                }
                 let id = change.id.child("backendAddressPools", &name);
                 let result = match self.env.pools {
                     PoolKind::Addresses => {

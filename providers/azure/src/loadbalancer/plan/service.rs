@@ -281,7 +281,12 @@ impl Planner<'_> {
                 *claim == Frontend::Own || is_last()
             });
             let claimed: Vec<Value> = claimed.map(|(frontend, _)| frontend.clone()).collect();
-            let (drops, kept) = self.droppable(&name, item, &claimed);
+            let (mut drops, kept) = self.droppable(&name, item, &claimed);
+            // A load balancer whose pools users configure is not deleted: it keeps its last frontend.
+            let all = json::items(body, "frontendIPConfigurations").len();
+            if self.env.leaves_members(there.scheme) && drops.len() == all {
+                drops.clear();
+            }
             if item.action == ServiceAction::Ensure {
                 self.findings.extend(kept);
             }

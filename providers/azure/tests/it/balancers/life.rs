@@ -104,6 +104,27 @@ async fn a_private_link_service_lives_and_goes_with_its_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_does_not_mention_its_private_link_service_any_more_can_move_and_go() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    for moves in [true, false] {
+        scene.service("web", &[INTERNAL, ("azure-pls-create", "true"), ("azure-pls-name", "mine")], port(80));
+        scene.ensure(&["web"]).await;
+        assert_eq!(scene.objects("privateLinkServices").len(), 1);
+        if moves {
+            scene.service("web", &[], port(80));
+            scene.ensure(&["web"]).await;
+            assert_eq!(scene.objects("privateLinkServices").len(), 0);
+            assert_eq!(scene.objects("loadBalancers").len(), 1);
+        } else {
+            scene.service("web", &[INTERNAL], port(80));
+        }
+        scene.delete(&["web"]).await;
+        assert_eq!(scene.objects("privateLinkServices").len(), 0);
+        is_empty(&scene);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_migrates_from_interfaces_to_addresses() {
     let mut scene = Scene::new("", 2).await;
     scene.service("web", &[], port(80));
@@ -115,5 +136,57 @@ async fn a_pool_migrates_from_interfaces_to_addresses() {
     let addresses = items(&pool, "loadBalancerBackendAddresses");
     let addresses: Vec<&Value> = addresses.iter().map(|it| &it["properties"]["ipAddress"]).collect();
     assert_eq!(addresses.len(), 2, "{pool:#}");
+    scene.bed.is_clean();
+}
+
+/// The members of the pool of the external load balancer.
+fn external_members(scene: &Scene) -> usize {
+    items(&items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0], "backendIPConfigurations")
+        .len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_whose_node_is_gone_is_no_member_any_more() {
+    let mut scene = Scene::new("", 3).await;
+    scene.service("web", &[], port(80));
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    let lists = scene.bed.calls(mark).into_iter().filter(|call| call == "publicIPAddresses.list").count();
+    assert_eq!(lists, 2, "before, and for the end of the creation");
+    assert_eq!(external_members(&scene), 3);
+    let gone = scene.nodes.remove(0);
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(external_members(&scene), 2);
+    scene.nodes.push(gone);
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(external_members(&scene), 3);
+    // A machine that was no node in the time of this process is somebody else's.
+    scene.nodes.remove(0);
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.restart().await;
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(external_members(&scene), 3);
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pools_that_users_configure_are_filled_once_and_keep_their_load_balancer() {
+    let mut scene = Scene::new("preConfiguredBackendPoolLoadBalancerTypes: external\n", 3).await;
+    let all = std::mem::take(&mut scene.nodes);
+    scene.nodes = all[..2].to_vec();
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(external_members(&scene), 2, "the pool is new");
+    scene.nodes = all;
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(external_members(&scene), 2, "now it is the users'");
+    scene.delete(&["web"]).await;
+    let balancer = scene.object("loadBalancers", "kubernetes");
+    assert_eq!(items(&balancer, "frontendIPConfigurations").len(), 1, "it cannot be without a frontend");
+    assert!(items(&balancer, "loadBalancingRules").is_empty());
+    assert_eq!(external_members(&scene), 2);
+    assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
     scene.bed.is_clean();
 }
