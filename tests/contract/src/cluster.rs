@@ -12,8 +12,8 @@ use ccm_provider::{
 
 type Time = dyn Fn() -> (Instant, SystemTime) + Send + Sync;
 
-/// Test implementation of everything in a [`ProviderContext`]: nodes that the test sets, no Services, events that the
-/// test reads, a clock, and permanent leadership.
+/// Test implementation of everything in a [`ProviderContext`]: nodes and Services that the test sets, events that it
+/// reads, a clock, and permanent leadership.
 pub struct TestCluster {
     state: Mutex<State>,
     time: Box<Time>,
@@ -22,6 +22,7 @@ pub struct TestCluster {
 #[derive(Default)]
 struct State {
     nodes: Vec<NodeRef>,
+    services: Vec<Arc<Service>>,
     config_maps: BTreeMap<(&'static str, &'static str), ConfigMapData>,
     events: Vec<String>,
     /// The offset of the clock from `time`.
@@ -71,6 +72,11 @@ impl TestCluster {
         self.state().nodes.push(node);
     }
 
+    /// Replaces the Services.
+    pub fn set_services(&self, services: impl IntoIterator<Item = Service>) {
+        self.state().services = services.into_iter().map(Arc::new).collect();
+    }
+
     /// Creates a ConfigMap, or replaces its data.
     pub fn set_config_map(&self, spec: &ConfigMapSpec, data: ConfigMapData) {
         self.state().config_maps.insert((spec.namespace, spec.name), data);
@@ -106,11 +112,11 @@ impl NodeReader for TestCluster {
 }
 
 impl ServiceReader for TestCluster {
-    fn get(&self, _: &ServiceKey) -> Option<Arc<Service>> {
-        None
+    fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
+        self.state().services.iter().find(|service| service.key() == *key).cloned()
     }
     fn list(&self) -> Vec<Arc<Service>> {
-        Vec::new()
+        self.state().services.clone()
     }
 }
 

@@ -98,10 +98,17 @@ impl Missing {
 
     /// The members of a load balancer that is deleted with its last Service.
     fn add_last(&mut self, balancer: &Value, wanted: &Wanted) {
-        let is_going = |frontend: &Value| {
+        let is_going = |name: &str| {
             let mut going =
                 wanted.items.values().filter(|item| item.scheme != scheme_of(json::name(balancer)) || !item.is_whole());
-            going.any(|item| item.names.own(json::name(frontend)))
+            going.any(|item| item.names.own(name))
+        };
+        // The frontend of a Service that is gone may have been shared by one that goes.
+        let is_going = |frontend: &Value| {
+            let is_at =
+                |rule: &&Value| same(json::reference(rule, "frontendIPConfiguration"), json::text(frontend, &["id"]));
+            let mut rules = json::items(balancer, "loadBalancingRules").iter().filter(is_at).peekable();
+            is_going(json::name(frontend)) || rules.peek().is_some() && rules.all(|rule| is_going(json::name(rule)))
         };
         if !json::items(balancer, "frontendIPConfigurations").iter().all(is_going) {
             return;

@@ -168,8 +168,8 @@ impl Planner<'_> {
     pub(super) fn drop_links(&mut self, place: usize, item: &Item, frontends: &[ArmId]) -> Vec<ArmId> {
         let of = |frontend: &ArmId| {
             let link = self.link_of(frontend)?;
-            let is_own = same(json::text(link, &["tags", tags::OWNER]), &item.key);
-            is_own.then(|| link.clone())
+            let owner = json::text(link, &["tags", tags::OWNER]);
+            (same(owner, &item.key) || self.is_left_behind(owner)).then(|| link.clone())
         };
         let links: Vec<Value> = frontends.iter().filter_map(of).collect();
         let mut gone = Vec::new();
@@ -185,6 +185,13 @@ impl Planner<'_> {
             gone.push(id);
         }
         gone
+    }
+
+    /// Whether a private link service is that of a Service that is gone or going: its frontend had others too.
+    fn is_left_behind(&self, owner: &str) -> bool {
+        let Some(facts) = &self.observed.cluster else { return false };
+        let mut live = facts.services.iter().filter(|service| self.is_live(service));
+        !owner.is_empty() && !live.any(|service| same(&service.key, owner))
     }
 }
 

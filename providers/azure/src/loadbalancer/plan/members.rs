@@ -325,14 +325,16 @@ impl Planner<'_> {
     /// A load balancer with instances of scale sets cannot be deleted: they leave before.
     fn last_members(&mut self) {
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        // One write for each machine, also if both load balancers go.
+        let (mut machines, mut models) = (BTreeMap::<Machine, Pools>::new(), BTreeMap::<ArmId, Pools>::new());
+        let mut places = BTreeSet::new();
         for (change, _) in balancers.iter().filter(|(change, body)| !change.is_new() && BalancerChange::is_empty(body))
         {
-            let places: BTreeSet<usize> = change.edits.iter().map(|edit| edit.place).collect();
             let scheme = scheme_of(&change.name);
-            if self.env.pools == PoolKind::Addresses || places.is_empty() || self.env.leaves_members(scheme) {
+            if self.env.pools == PoolKind::Addresses || change.edits.is_empty() || self.env.leaves_members(scheme) {
                 continue;
             }
-            let (mut machines, mut models) = (BTreeMap::<Machine, Pools>::new(), BTreeMap::<ArmId, Pools>::new());
+            places.extend(change.edits.iter().map(|edit| edit.place));
             for pool in json::items(&change.before, "backendAddressPools") {
                 let id = change.id.child("backendAddressPools", json::name(pool));
                 let members = Members::of(pool).instances.into_iter();
@@ -341,12 +343,12 @@ impl Planner<'_> {
                     machines.entry(machine).or_default().remove.insert(id.clone());
                 }
             }
-            for (set, pools) in models {
-                self.model_step(&set, pools, &places, &[], LAST_MODELS);
-            }
-            for (machine, pools) in machines {
-                self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
-            }
+        }
+        for (set, pools) in models {
+            self.model_step(&set, pools, &places, &[], LAST_MODELS);
+        }
+        for (machine, pools) in machines {
+            self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::env::balancer_name;
 use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
-use super::super::observed::Seen;
+use super::super::observed::{Seen, ServiceFacts};
 use super::super::wanted::{Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, has_other_ip_tags, label_problem};
@@ -301,10 +301,16 @@ impl Planner<'_> {
         names.iter().map(|name| id.child("frontendIPConfigurations", name)).collect()
     }
 
+    /// Whether a Service stays.
+    pub(super) fn is_live(&self, service: &ServiceFacts) -> bool {
+        let mut gone = self.wanted.items.values().filter(|item| item.action == ServiceAction::Delete);
+        !service.is_going && !gone.any(|item| same(&item.key, &service.key))
+    }
+
     /// Whether a frontend is not to be deleted by one who only shares it.
     fn is_of_a_live_service(&self, frontend: &str) -> bool {
         let services = self.observed.cluster.as_ref().map(|facts| facts.services.iter());
-        let mut live = services.into_iter().flatten().filter(|service| !service.is_going);
+        let mut live = services.into_iter().flatten().filter(|service| self.is_live(service));
         !claim::is_of_some_service(frontend)
             || live.any(|service| super::super::names::is_of(frontend, &service.base))
             || self.observed.cluster.is_none()

@@ -16,6 +16,7 @@ mod alone;
 mod inspect;
 mod life;
 mod many;
+mod recorded;
 
 /// The pools hold addresses of nodes.
 pub(crate) const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
@@ -38,7 +39,11 @@ impl Scene {
     pub(crate) async fn with(options: Options, more: &str, instances: usize) -> Self {
         let bed = Bed::start(options);
         let set = bed.uniform("pool", instances);
-        let nodes: Vec<NodeRef> = (0..instances).map(|number| node_of(&set, number)).collect();
+        let nodes = (0..instances).map(|number| node_of(&set, number)).collect();
+        Self::of(bed, more, nodes).await
+    }
+
+    async fn of(bed: Bed, more: &str, nodes: Vec<NodeRef>) -> Self {
         bed.cluster.set_nodes(nodes.clone());
         let provider = bed.process(more).await;
         Self { bed, provider, nodes, services: BTreeMap::new(), more: more.to_owned() }

@@ -127,8 +127,10 @@ fn pools_whose_members_others_manage_are_left_alone() {
     let mut world = with_interfaces();
     world.env.preconfigured.external = true;
     world.service("web", &[], json!({})).settle(&[]);
-    assert_eq!(world.count("attach"), 0);
     assert_eq!(world.status("web").len(), 1);
+    world.nodes.remove(0);
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0]);
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn a_dual_stack_service_has_two_of_everything() {
     let mut world = World::new();
     let spec = json!({"ipFamilies": ["IPv6", "IPv4"]});
     world.service("web", &[], spec.clone()).settle(&[]);
-    assert_eq!(world.status("web").iter().map(|ip| ip.contains(':')).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(world.status("web").iter().map(|ip| ip.contains(':')).collect::<Vec<_>>(), [false, true]);
     let pools: Vec<&str> =
         json::items(world.balancer("kubernetes"), "backendAddressPools").iter().map(json::name).collect();
     assert_eq!(pools, ["kubernetes", "kubernetes-IPv6"]);
