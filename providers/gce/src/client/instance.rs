@@ -1,7 +1,6 @@
 //! Instances.
 
-use ccm_kit::http::null;
-use serde::Deserialize;
+use ccm_kit::models;
 
 use super::filter::Filter;
 use super::operation::{INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL};
@@ -13,83 +12,64 @@ pub(super) const LISTED: &str = "nextPageToken,warning,items(name,status,zone,ma
     networkInterfaces(name,fingerprint,network,subnetwork,networkIP,accessConfigs/natIP,ipv6Address,ipv6AccessType,\
     ipv6AccessConfigs/externalIpv6,aliasIpRanges/ipCidrRange))";
 
-/// An instance.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Instance {
-    pub(crate) name: String,
-    /// `RUNNING`, `TERMINATED`, …
-    #[serde(deserialize_with = "null")]
-    pub(crate) status: String,
-    /// A URL.
-    #[serde(rename = "zone", deserialize_with = "null")]
-    zone_url: String,
-    /// A URL.
-    #[serde(rename = "machineType", deserialize_with = "null")]
-    machine_type_url: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) network_interfaces: Vec<NetworkInterface>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) tags: Tags,
-}
+models! {
+    /// An instance.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct Instance {
+        pub(crate) name: String,
+        /// `RUNNING`, `TERMINATED`, …
+        pub(crate) status: String,
+        /// A URL.
+        #[serde(rename = "zone")]
+        zone_url: String,
+        /// A URL.
+        #[serde(rename = "machineType")]
+        machine_type_url: String,
+        pub(crate) network_interfaces: Vec<NetworkInterface>,
+        pub(crate) tags: Tags,
+    }
 
-/// The network tags of an instance.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct Tags {
-    #[serde(deserialize_with = "null")]
-    pub(crate) items: Vec<String>,
-}
+    /// The network tags of an instance.
+    pub(crate) struct Tags {
+        pub(crate) items: Vec<String>,
+    }
 
-/// A NIC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct NetworkInterface {
-    /// `nic0`
-    pub(crate) name: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) fingerprint: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) network: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) subnetwork: String,
-    #[serde(rename = "networkIP", deserialize_with = "null")]
-    pub(crate) network_ip: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) access_configs: Vec<AccessConfig>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) ipv6_address: String,
-    /// `INTERNAL` or `EXTERNAL`
-    #[serde(deserialize_with = "null")]
-    pub(crate) ipv6_access_type: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) ipv6_access_configs: Vec<Ipv6AccessConfig>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) alias_ip_ranges: Vec<AliasIpRange>,
-}
+    /// A NIC.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct NetworkInterface {
+        /// `nic0`
+        pub(crate) name: String,
+        pub(crate) fingerprint: String,
+        pub(crate) network: String,
+        pub(crate) subnetwork: String,
+        #[serde(rename = "networkIP")]
+        pub(crate) network_ip: String,
+        pub(crate) access_configs: Vec<AccessConfig>,
+        pub(crate) ipv6_address: String,
+        /// `INTERNAL` or `EXTERNAL`
+        pub(crate) ipv6_access_type: String,
+        pub(crate) ipv6_access_configs: Vec<Ipv6AccessConfig>,
+        pub(crate) alias_ip_ranges: Vec<AliasIpRange>,
+    }
 
-/// The external IPv4 address of a NIC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct AccessConfig {
-    /// Empty while the instance is stopped, unless the address is reserved.
-    #[serde(rename = "natIP", deserialize_with = "null")]
-    pub(crate) nat_ip: String,
-}
+    /// The external IPv4 address of a NIC.
+    pub(crate) struct AccessConfig {
+        /// Empty while the instance is stopped, unless the address is reserved.
+        #[serde(rename = "natIP")]
+        pub(crate) nat_ip: String,
+    }
 
-/// An external IPv6 range of a NIC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Ipv6AccessConfig {
-    #[serde(deserialize_with = "null")]
-    pub(crate) external_ipv6: String,
-}
+    /// An external IPv6 range of a NIC.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct Ipv6AccessConfig {
+        pub(crate) external_ipv6: String,
+    }
 
-/// An alias range of a NIC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct AliasIpRange {
-    pub(crate) ip_cidr_range: String,
+    /// An alias range of a NIC.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct AliasIpRange {
+        pub(crate) ip_cidr_range: String,
+    }
 }
 
 impl Instance {

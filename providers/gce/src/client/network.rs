@@ -1,6 +1,6 @@
 //! Networks, subnetworks, routes, zones and projects.
 
-use ccm_kit::http::null;
+use ccm_kit::models;
 use serde::Deserialize;
 
 use super::filter::Filter;
@@ -8,53 +8,45 @@ use super::operation::{NETWORK_GET, PROJECT_GET, ROUTE_LIST, SUBNETWORK_LIST, ZO
 use super::resource::Scope;
 use super::{ApiError, Client};
 
-/// A network.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Network {
-    pub(crate) name: String,
-    pub(crate) self_link: String,
-    /// Only legacy networks have a range of their own.
-    #[serde(rename = "IPv4Range", deserialize_with = "null")]
-    pub(crate) ipv4_range: String,
-    /// Whether subnetworks are created automatically.
-    #[serde(deserialize_with = "null")]
-    pub(crate) auto_create_subnetworks: bool,
-}
+models! {
+    /// A network.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct Network {
+        pub(crate) name: String,
+        pub(crate) self_link: String,
+        /// Only legacy networks have a range of their own.
+        #[serde(rename = "IPv4Range")]
+        pub(crate) ipv4_range: String,
+        /// Whether subnetworks are created automatically.
+        pub(crate) auto_create_subnetworks: bool,
+    }
 
-/// A subnetwork.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Subnetwork {
-    pub(crate) name: String,
-    pub(crate) self_link: String,
-    pub(crate) network: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) ip_cidr_range: String,
-}
+    /// A subnetwork.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct Subnetwork {
+        pub(crate) name: String,
+        pub(crate) self_link: String,
+        pub(crate) network: String,
+        pub(crate) ip_cidr_range: String,
+    }
 
-/// A route.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Route {
-    pub(crate) name: String,
-    pub(crate) network: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) description: String,
-    pub(crate) dest_range: String,
-    /// The URL of an instance; empty for another kind of next hop.
-    #[serde(deserialize_with = "null")]
-    pub(crate) next_hop_instance: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) warnings: Vec<RouteWarning>,
-}
+    /// A route.
+    #[serde(rename_all = "camelCase")]
+    pub(crate) struct Route {
+        pub(crate) name: String,
+        pub(crate) network: String,
+        pub(crate) description: String,
+        pub(crate) dest_range: String,
+        /// The URL of an instance; empty for another kind of next hop.
+        pub(crate) next_hop_instance: String,
+        pub(crate) warnings: Vec<RouteWarning>,
+    }
 
-/// A warning about a route.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct RouteWarning {
-    /// `NEXT_HOP_INSTANCE_NOT_FOUND`, …
-    pub(crate) code: String,
+    /// A warning about a route.
+    pub(crate) struct RouteWarning {
+        /// `NEXT_HOP_INSTANCE_NOT_FOUND`, …
+        pub(crate) code: String,
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{Check, Claims, Fact, FactState, Node, NodeRef, ProviderFactory as _, Service, Severity};
+use ccm_provider::{Check, Claims, Fact, FactState, Node, NodeRef, Service, Severity};
 use ccm_provider_contract::TestCluster;
 use serde_json::json;
 
@@ -50,37 +50,6 @@ async fn a_node_is_explained_down_to_its_routes() {
 }
 
 #[tokio::test]
-async fn a_service_is_explained_and_checked_by_its_plan() {
-    let bed = Bed::start(Options::default());
-    let node = bed.node("n1");
-    let cluster = Arc::<TestCluster>::default();
-    cluster.add_node(node.clone());
-    let provider = bed.process("", &cluster).await;
-    let inspect = provider.inspect().unwrap();
-    let service = |class: Option<&str>| -> Service {
-        let spec = json!({"type": "LoadBalancer", "loadBalancerClass": class,
-            "ports": [{"protocol": "TCP", "port": 80, "nodePort": 30080}]});
-        let uid = "11111111-2222-3333-4444-555555555555";
-        let metadata = json!({"namespace": "default", "name": "web", "uid": uid});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
-    };
-    let facts = inspect.explain_service(CLUSTER, &service(None)).await.unwrap();
-    let plan = facts.last().unwrap();
-    assert_eq!((&*plan.about, plan.state), ("plan", FactState::Waiting), "{facts:?}");
-    assert!(plan.text.starts_with("writes left: "), "{plan:?}");
-    assert!(facts.iter().all(|fact| fact.state != FactState::Bad), "{facts:?}");
-    let other = inspect.explain_service(CLUSTER, &service(Some("foo.io/x"))).await.unwrap();
-    assert_eq!((&*other[0].about, other[0].state), ("desired state", FactState::Good), "{other:?}");
-    let claims = Claims { nodes: vec![node], services: vec![service(None).into()] };
-    let checks = inspect.migration_checks(CLUSTER, &claims).await;
-    let check = checks.iter().find(|check| check.check == "load-balancers").unwrap();
-    assert!(check.severity == Severity::Warning && check.message.contains("would be created"), "{check:?}");
-    // The same from the contents of a snapshot.
-    assert!(bed.factory().replay(&provider.facts(), &crate::bed::flags(&[])).unwrap().is_some());
-    assert!(bed.factory().replay(&json!({}), &crate::bed::flags(&[])).is_err());
-}
-
-#[tokio::test]
 async fn missing_permissions_are_found_before_the_migration() {
     let bed = Bed::start(Options::default());
     bed.instance_in("us-central1-b", "n1", json!({}));
@@ -107,5 +76,6 @@ async fn missing_permissions_are_found_before_the_migration() {
         assert!(missing.message.contains(permission), "{missing:?}");
     }
     assert!(!missing.message.contains("compute.routes"), "{missing:?}");
+    assert!(all.iter().any(|check| check.check == "load-balancers"), "{all:?}");
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }

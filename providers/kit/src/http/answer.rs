@@ -50,6 +50,21 @@ pub fn requested_delay(headers: &HeaderMap) -> Option<Duration> {
     milliseconds.map(Duration::from_millis).or_else(|| retry_after(text("retry-after")?))
 }
 
+/// Defines objects in answers: a field that is missing or null has its default.
+#[macro_export]
+macro_rules! models {
+    ($($(#[$attribute:meta])* $visible:vis struct $name:ident {
+        $($(#[$note:meta])* $seen:vis $field:ident: $type:ty,)*
+    })*) => {
+        $(#[derive(Debug, Clone, PartialEq, Eq, Default, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(default)]
+        $(#[$attribute])*
+        $visible struct $name {
+            $($(#[$note])* #[serde(deserialize_with = "ccm_kit::http::null")] $seen $field: $type,)*
+        })*
+    };
+}
+
 /// Deserializes null as the default, for `#[serde(deserialize_with = "null")]`.
 ///
 /// # Errors

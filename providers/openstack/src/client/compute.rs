@@ -2,60 +2,50 @@
 
 use std::collections::BTreeMap;
 
+use ccm_kit::models;
 use serde::Deserialize;
 
 use super::operation::{FLAVOR_GET, FLAVOR_LIST, SERVER_GET, SERVER_LIST};
-use super::{ApiError, Client, Query, escaped, null};
+use super::{ApiError, Client, Query, escaped};
 
 /// The page size of server lists.
 pub(crate) const PAGE: usize = 1000;
 
-/// A server.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Server {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    /// `ACTIVE`, `SHUTOFF`, …
-    #[serde(deserialize_with = "null")]
-    pub(crate) status: String,
-    #[serde(rename = "accessIPv4", deserialize_with = "null")]
-    pub(crate) access_ipv4: String,
-    #[serde(rename = "accessIPv6", deserialize_with = "null")]
-    pub(crate) access_ipv6: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) metadata: BTreeMap<String, String>,
-    /// By the name of the network.
-    #[serde(deserialize_with = "null")]
-    pub(crate) addresses: BTreeMap<String, Vec<Address>>,
-    #[serde(rename = "OS-EXT-AZ:availability_zone", deserialize_with = "null")]
-    pub(crate) zone: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) flavor: ServerFlavor,
-    /// A hash of the host and the project; empty until there is a host.
-    #[serde(rename = "hostId", deserialize_with = "null")]
-    pub(crate) host_id: String,
-}
+models! {
+    /// A server.
+    pub(crate) struct Server {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        /// `ACTIVE`, `SHUTOFF`, …
+        pub(crate) status: String,
+        #[serde(rename = "accessIPv4")]
+        pub(crate) access_ipv4: String,
+        #[serde(rename = "accessIPv6")]
+        pub(crate) access_ipv6: String,
+        pub(crate) metadata: BTreeMap<String, String>,
+        /// By the name of the network.
+        pub(crate) addresses: BTreeMap<String, Vec<Address>>,
+        #[serde(rename = "OS-EXT-AZ:availability_zone")]
+        pub(crate) zone: String,
+        pub(crate) flavor: ServerFlavor,
+        /// A hash of the host and the project; empty until there is a host.
+        #[serde(rename = "hostId")]
+        pub(crate) host_id: String,
+    }
 
-/// An address of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Address {
-    pub(crate) addr: String,
-    /// `fixed`, or `floating`; empty counts as fixed.
-    #[serde(rename = "OS-EXT-IPS:type", deserialize_with = "null")]
-    pub(crate) kind: String,
-}
+    /// An address of a server.
+    pub(crate) struct Address {
+        pub(crate) addr: String,
+        /// `fixed`, or `floating`; empty counts as fixed.
+        #[serde(rename = "OS-EXT-IPS:type")]
+        pub(crate) kind: String,
+    }
 
-/// The flavor of a server: its name since microversion 2.47, before that its ID.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ServerFlavor {
-    #[serde(deserialize_with = "null")]
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) original_name: String,
+    /// The flavor of a server: its name since microversion 2.47, before that its ID.
+    pub(crate) struct ServerFlavor {
+        pub(crate) id: String,
+        pub(crate) original_name: String,
+    }
 }
 
 /// A name as a pattern. Only what is needed is escaped: each database parses patterns in its own way.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::models;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::operation::{
@@ -13,7 +14,7 @@ use super::operation::{
     SUBNET_LIST,
 };
 use super::session::Message;
-use super::{ApiError, Client, Query, null};
+use super::{ApiError, Client, Query};
 
 /// Device IDs in one query: common proxies limit the URL of a request to 8 KiB.
 const IDS_AT_ONCE: usize = 100;
@@ -24,159 +25,114 @@ const NAMES_AT_ONCE: usize = 25;
 const ROUTER_INTERFACES: [&str; 3] =
     ["network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"];
 
-/// A network.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Network {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) subnets: Vec<String>,
-    #[serde(rename = "router:external", deserialize_with = "null")]
-    pub(crate) is_external: bool,
-}
+models! {
+    /// A network.
+    pub(crate) struct Network {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) subnets: Vec<String>,
+        #[serde(rename = "router:external")]
+        pub(crate) is_external: bool,
+    }
 
-/// A subnet.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Subnet {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    pub(crate) network_id: String,
-    pub(crate) cidr: String,
-    pub(crate) ip_version: u8,
-}
+    /// A subnet.
+    pub(crate) struct Subnet {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) network_id: String,
+        pub(crate) cidr: String,
+        pub(crate) ip_version: u8,
+    }
 
-/// A port.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Port {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) status: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) network_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) device_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) device_owner: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) fixed_ips: Vec<FixedIp>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) security_groups: Vec<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) allowed_address_pairs: Vec<AddressPair>,
-    /// Absent without the extension: then ports are secured.
-    pub(crate) port_security_enabled: Option<bool>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) tags: Vec<String>,
-    pub(crate) revision_number: Option<i64>,
-    pub(crate) trunk_details: Option<TrunkDetails>,
-}
+    /// A port.
+    pub(crate) struct Port {
+        pub(crate) id: String,
+        pub(crate) status: String,
+        pub(crate) network_id: String,
+        pub(crate) device_id: String,
+        pub(crate) device_owner: String,
+        pub(crate) fixed_ips: Vec<FixedIp>,
+        pub(crate) security_groups: Vec<String>,
+        pub(crate) allowed_address_pairs: Vec<AddressPair>,
+        /// Absent without the extension: then ports are secured.
+        pub(crate) port_security_enabled: Option<bool>,
+        pub(crate) tags: Vec<String>,
+        pub(crate) revision_number: Option<i64>,
+        pub(crate) trunk_details: Option<TrunkDetails>,
+    }
 
-/// An address of a port.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct FixedIp {
-    #[serde(deserialize_with = "null")]
-    pub(crate) subnet_id: String,
-    pub(crate) ip_address: String,
-}
+    /// An address of a port.
+    pub(crate) struct FixedIp {
+        pub(crate) subnet_id: String,
+        pub(crate) ip_address: String,
+    }
 
-/// A range that a port may use besides its addresses. The MAC address is kept as read.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct AddressPair {
-    pub(crate) ip_address: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mac_address: Option<String>,
-}
+    /// A range that a port may use besides its addresses. The MAC address is kept as read.
+    pub(crate) struct AddressPair {
+        pub(crate) ip_address: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) mac_address: Option<String>,
+    }
 
-/// The trunk of a parent port.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TrunkDetails {
-    #[serde(deserialize_with = "null")]
-    pub(crate) sub_ports: Vec<SubPort>,
-}
+    /// The trunk of a parent port.
+    pub(crate) struct TrunkDetails {
+        pub(crate) sub_ports: Vec<SubPort>,
+    }
 
-/// A port in a trunk.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct SubPort {
-    pub(crate) port_id: String,
-}
+    /// A port in a trunk.
+    pub(crate) struct SubPort {
+        pub(crate) port_id: String,
+    }
 
-/// A router.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Router {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) routes: Vec<ExtraRoute>,
-    pub(crate) external_gateway_info: Option<Gateway>,
-    pub(crate) revision_number: Option<i64>,
-}
+    /// A router.
+    pub(crate) struct Router {
+        pub(crate) id: String,
+        pub(crate) routes: Vec<ExtraRoute>,
+        pub(crate) external_gateway_info: Option<Gateway>,
+        pub(crate) revision_number: Option<i64>,
+    }
 
-/// The gateway of a router.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Gateway {
-    #[serde(deserialize_with = "null")]
-    pub(crate) network_id: String,
-}
+    /// The gateway of a router.
+    pub(crate) struct Gateway {
+        pub(crate) network_id: String,
+    }
 
-/// A route of a router.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct ExtraRoute {
-    pub(crate) destination: String,
-    pub(crate) nexthop: String,
-}
+    /// A route of a router.
+    #[derive(PartialOrd, Ord)]
+    pub(crate) struct ExtraRoute {
+        pub(crate) destination: String,
+        pub(crate) nexthop: String,
+    }
 
-/// A floating IP.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct FloatingIp {
-    pub(crate) id: String,
-    pub(crate) floating_ip_address: String,
-    pub(crate) floating_network_id: String,
-    pub(crate) port_id: Option<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) description: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) created_at: String,
-}
+    /// A floating IP.
+    pub(crate) struct FloatingIp {
+        pub(crate) id: String,
+        pub(crate) floating_ip_address: String,
+        pub(crate) floating_network_id: String,
+        pub(crate) port_id: Option<String>,
+        pub(crate) description: String,
+        pub(crate) created_at: String,
+    }
 
-/// A security group with its rules.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct SecurityGroup {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) description: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) security_group_rules: Vec<Rule>,
-}
+    /// A security group with its rules.
+    pub(crate) struct SecurityGroup {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) description: String,
+        pub(crate) security_group_rules: Vec<Rule>,
+    }
 
-/// A rule of a security group.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Rule {
-    pub(crate) id: String,
-    pub(crate) direction: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) ethertype: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) protocol: String,
-    pub(crate) port_range_min: Option<i64>,
-    pub(crate) port_range_max: Option<i64>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) remote_ip_prefix: String,
-    pub(crate) remote_group_id: Option<String>,
+    /// A rule of a security group.
+    pub(crate) struct Rule {
+        pub(crate) id: String,
+        pub(crate) direction: String,
+        pub(crate) ethertype: String,
+        pub(crate) protocol: String,
+        pub(crate) port_range_min: Option<i64>,
+        pub(crate) port_range_max: Option<i64>,
+        pub(crate) remote_ip_prefix: String,
+        pub(crate) remote_group_id: Option<String>,
+    }
 }
 
 impl Port {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_kit::lock;
+use ccm_kit::{lock, models};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -20,147 +20,98 @@ pub(crate) const ERROR: &str = "ERROR";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32);
 
-/// A reference to another object.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Ref {
-    pub(crate) id: String,
-}
+models! {
+    /// A reference to another object.
+    pub(crate) struct Ref {
+        pub(crate) id: String,
+    }
 
-/// A load balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct LoadBalancer {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) description: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provisioning_status: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) operating_status: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) vip_address: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) vip_port_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) vip_subnet_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) vip_network_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provider: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) tags: Vec<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) updated_at: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) created_at: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) flavor_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) availability_zone: String,
-}
+    /// A load balancer.
+    pub(crate) struct LoadBalancer {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) description: String,
+        pub(crate) provisioning_status: String,
+        pub(crate) operating_status: String,
+        pub(crate) vip_address: String,
+        pub(crate) vip_port_id: String,
+        pub(crate) vip_subnet_id: String,
+        pub(crate) vip_network_id: String,
+        pub(crate) provider: String,
+        pub(crate) tags: Vec<String>,
+        pub(crate) updated_at: String,
+        pub(crate) created_at: String,
+        pub(crate) flavor_id: String,
+        pub(crate) availability_zone: String,
+    }
 
-/// A listener.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Listener {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    pub(crate) protocol: String,
-    pub(crate) protocol_port: i32,
-    #[serde(deserialize_with = "null")]
-    pub(crate) connection_limit: i64,
-    #[serde(deserialize_with = "null")]
-    pub(crate) insert_headers: BTreeMap<String, String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) default_tls_container_ref: String,
-    pub(crate) timeout_client_data: Option<i64>,
-    pub(crate) timeout_member_connect: Option<i64>,
-    pub(crate) timeout_member_data: Option<i64>,
-    pub(crate) timeout_tcp_inspect: Option<i64>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) allowed_cidrs: Vec<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) default_pool_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) tags: Vec<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provisioning_status: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) loadbalancers: Vec<Ref>,
-}
+    /// A listener.
+    pub(crate) struct Listener {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) protocol: String,
+        pub(crate) protocol_port: i32,
+        pub(crate) connection_limit: i64,
+        pub(crate) insert_headers: BTreeMap<String, String>,
+        pub(crate) default_tls_container_ref: String,
+        pub(crate) timeout_client_data: Option<i64>,
+        pub(crate) timeout_member_connect: Option<i64>,
+        pub(crate) timeout_member_data: Option<i64>,
+        pub(crate) timeout_tcp_inspect: Option<i64>,
+        pub(crate) allowed_cidrs: Vec<String>,
+        pub(crate) default_pool_id: String,
+        pub(crate) tags: Vec<String>,
+        pub(crate) provisioning_status: String,
+        pub(crate) loadbalancers: Vec<Ref>,
+    }
 
-/// A pool.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pool {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    pub(crate) protocol: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) lb_algorithm: String,
-    pub(crate) session_persistence: Option<SessionPersistence>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) healthmonitor_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) listeners: Vec<Ref>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) members: Vec<Ref>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) tags: Vec<String>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provisioning_status: String,
-}
+    /// A pool.
+    pub(crate) struct Pool {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) protocol: String,
+        pub(crate) lb_algorithm: String,
+        pub(crate) session_persistence: Option<SessionPersistence>,
+        pub(crate) healthmonitor_id: String,
+        pub(crate) listeners: Vec<Ref>,
+        pub(crate) members: Vec<Ref>,
+        pub(crate) tags: Vec<String>,
+        pub(crate) provisioning_status: String,
+    }
 
-/// The session persistence of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct SessionPersistence {
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
-}
+    /// The session persistence of a pool.
+    pub(crate) struct SessionPersistence {
+        #[serde(rename = "type")]
+        pub(crate) kind: String,
+    }
 
-/// A member of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Member {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    pub(crate) address: String,
-    pub(crate) protocol_port: i32,
-    /// Also `None` in the status tree.
-    pub(crate) monitor_port: Option<i32>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) subnet_id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) operating_status: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provisioning_status: String,
-}
+    /// A member of a pool.
+    #[derive(PartialOrd, Ord)]
+    pub(crate) struct Member {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        pub(crate) address: String,
+        pub(crate) protocol_port: i32,
+        /// Also `None` in the status tree.
+        pub(crate) monitor_port: Option<i32>,
+        pub(crate) subnet_id: String,
+        pub(crate) operating_status: String,
+        pub(crate) provisioning_status: String,
+    }
 
-/// A health monitor.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Monitor {
-    pub(crate) id: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) name: String,
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
-    pub(crate) delay: i64,
-    pub(crate) timeout: i64,
-    pub(crate) max_retries: i64,
-    #[serde(deserialize_with = "null")]
-    pub(crate) max_retries_down: i64,
-    #[serde(deserialize_with = "null")]
-    pub(crate) pools: Vec<Ref>,
-    #[serde(deserialize_with = "null")]
-    pub(crate) provisioning_status: String,
+    /// A health monitor.
+    pub(crate) struct Monitor {
+        pub(crate) id: String,
+        pub(crate) name: String,
+        #[serde(rename = "type")]
+        pub(crate) kind: String,
+        pub(crate) delay: i64,
+        pub(crate) timeout: i64,
+        pub(crate) max_retries: i64,
+        pub(crate) max_retries_down: i64,
+        pub(crate) pools: Vec<Ref>,
+        pub(crate) provisioning_status: String,
+    }
 }
 
 /// The status tree of a load balancer; only the fields that are read.

@@ -31,14 +31,6 @@ fn node_in(scene: &Scene, zone: &str, name: &str) -> NodeRef {
     serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
 }
 
-/// The members of the group of a zone.
-fn group(scene: &Scene, zone: &str) -> Vec<String> {
-    let path = format!("projects/p/zones/{zone}/instanceGroups/k8s-ig--cid/listInstances");
-    let Ok(members) = scene.cloud().by_hand("POST", &path, &json!({"instanceState": "ALL"})) else { return Vec::new() };
-    let members = members["items"].as_array().cloned().unwrap_or_default();
-    members.iter().map(|it| it["instance"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
-}
-
 fn zones_behind(scene: &Scene) -> Vec<String> {
     let backends = scene.object("backendServices", "LB")["backends"].clone();
     let groups = backends.as_array().cloned().unwrap_or_default();
@@ -76,10 +68,7 @@ async fn a_read_that_is_refused_for_one_service_fails_that_service_only() {
             assert!(answers[1].result.is_ok() && answers[2].result.is_ok(), "{call}: {answers:?}");
             assert_eq!(answers[0].result.is_err(), is_struck, "{call}: {answers:?}");
             // Its hosts follow the nodes; nothing is created or deleted that may exist.
-            match scene.find("targetPools", LB) {
-                Some(pool) => assert_eq!(texts(&pool["instances"]).len(), 2, "{call}"),
-                None => assert_eq!(group(&scene, ZONE).len(), 2, "{call}"),
-            }
+            assert_eq!(scene.members(), 2, "{call}");
             let writes = scene.writes(mark);
             let are_members = |write: &String| write.ends_with("addInstance") || write.ends_with("addInstances");
             assert!(writes.iter().all(are_members), "{call}: {writes:?}");
@@ -128,7 +117,7 @@ async fn a_zone_whose_group_cannot_be_read_keeps_it_and_the_others_follow() {
     for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
         let answers = reconcile(&scene, &asked, action).await;
         assert!(answers.iter().all(|answer| answer.result.is_err()), "{answers:?}");
-        assert_eq!((group(&scene, ZONE).len(), group(&scene, OTHER_ZONE).len()), (2, 1));
+        assert_eq!((scene.group(ZONE).len(), scene.group(OTHER_ZONE).len()), (2, 1));
         assert_eq!(zones_behind(&scene).len(), 2);
         if action == ServiceAction::Ensure {
             assert!(answers.iter().all(|answer| answer.status.is_some()), "{answers:?}");
@@ -137,7 +126,7 @@ async fn a_zone_whose_group_cannot_be_read_keeps_it_and_the_others_follow() {
     scene.cloud().faults(Faults::clear);
     let answers = reconcile(&scene, &asked, ServiceAction::Ensure).await;
     assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
-    assert_eq!(group(&scene, OTHER_ZONE).len(), 2);
+    assert_eq!(scene.group(OTHER_ZONE).len(), 2);
     scene.is_steady(&mut asked[1]).await;
     scene.is_correct();
 }
@@ -154,12 +143,12 @@ async fn a_zone_whose_group_cannot_be_made_withholds_no_address_and_no_other_zon
         let error = answer.result.unwrap_err().to_string();
         assert!(error.contains("quota") && error.contains("not now"), "{error}");
         assert_eq!(answer.status.unwrap().ingress.len(), 1);
-        assert_eq!((zones_behind(&scene), group(&scene, ZONE)), (vec![ZONE.to_owned()], vec!["n1".to_owned()]));
+        assert_eq!((zones_behind(&scene), scene.group(ZONE)), (vec![ZONE.to_owned()], vec!["n1".to_owned()]));
     }
     // It follows in the pass that makes it.
     scene.cloud().faults(Faults::clear);
     scene.ensure(&mut asked).await;
-    assert_eq!((zones_behind(&scene).len(), group(&scene, OTHER_ZONE)), (2, vec!["o1".to_owned()]));
+    assert_eq!((zones_behind(&scene).len(), scene.group(OTHER_ZONE)), (2, vec!["o1".to_owned()]));
     scene.is_steady(&mut asked).await;
     scene.is_correct();
 }
@@ -201,7 +190,7 @@ async fn an_instance_that_is_refused_is_left_out_and_named() {
         let answer = reconcile(&scene, std::slice::from_ref(&asked), action).await.remove(0);
         let error = answer.result.unwrap_err().to_string();
         assert!(error.contains("instances/bad") && error.contains("network"), "{error}");
-        assert_eq!(group(&scene, ZONE), ["n1", "n2"]);
+        assert_eq!(scene.group(ZONE), ["n1", "n2"]);
         assert_eq!(answer.status.is_some(), action == ServiceAction::Ensure);
         // It is not offered again at once.
         let writes = scene.writes(mark).len();

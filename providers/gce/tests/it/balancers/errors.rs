@@ -5,7 +5,7 @@ use ccm_cloudsim::gce::Options;
 use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::json;
 
-use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
+use super::scene::{LB, Scene, internal, ports, service, texts, web};
 use crate::bed::CLUSTER;
 
 fn code(status: u16, code: &str, message: &str) -> Fault {
@@ -115,45 +115,6 @@ async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {
     scene.is_correct();
 }
 
-/// It may ask for anything by now, which was never ensured.
-#[tokio::test]
-async fn an_update_of_hosts_needs_nothing_of_the_service_but_its_identity() {
-    for kind in [|service| service, internal] {
-        let mut scene = Scene::with(&["k8s-node-1"]).await;
-        scene.untagged().await;
-        let mut asked = kind(web());
-        scene.ensure(&mut asked).await;
-        let before = scene.object("firewalls", "k8s-fw-LB");
-        scene.bed.retag("k8s-node-1", "k8s-node");
-        let node = scene.bed.node("x");
-        scene.nodes.push(node);
-        scene.restart().await;
-        asked.spec.ports = ports("TCP", &[8080]);
-        asked.spec.load_balancer_ip = "300.1.1.1".to_owned();
-        set(&mut asked, "cloud.google.com/network-tier", "none");
-        scene.update(&mut asked).await;
-        let group = json!({"instanceState": "ALL"});
-        let path = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
-        let members = match scene.find("targetPools", LB) {
-            Some(pool) => texts(&pool["instances"]).len(),
-            None => scene.cloud().by_hand("POST", path, &group).unwrap()["items"].as_array().unwrap().len(),
-        };
-        assert_eq!(members, 2);
-        assert_eq!(scene.object("firewalls", "k8s-fw-LB"), before);
-        let events = scene.events();
-        assert!(events.iter().any(|event| event.contains("instance x in us-central1-b")), "{events:?}");
-        // The annotation of another kind was never ensured either.
-        let mut other = kind(web());
-        match other.metadata.annotations.is_empty() {
-            true => set(&mut other, super::scene::TYPE, "Internal"),
-            false => other.metadata.annotations.clear(),
-        }
-        scene.nodes.pop();
-        scene.update(&mut other).await;
-        scene.is_correct();
-    }
-}
-
 #[tokio::test]
 async fn without_the_right_to_read_networks_internal_balancers_work() {
     let mut scene = Scene::with(&["n1"]).await;
@@ -180,9 +141,7 @@ async fn hosts_follow_the_nodes_while_the_network_cannot_be_read() {
     let node = scene.bed.node("n2");
     scene.nodes.push(node);
     scene.update(&mut web).await;
-    let path = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
-    let members = scene.cloud().by_hand("POST", path, &json!({"instanceState": "ALL"})).unwrap();
-    assert_eq!(members["items"].as_array().unwrap().len(), 2);
+    assert_eq!(scene.members(), 2);
     scene.refused(&mut web).await;
 }
 
@@ -203,9 +162,7 @@ async fn an_instance_that_comes_back_is_a_host_again() {
     tokio::time::advance(std::time::Duration::from_secs(31)).await;
     tokio::time::resume();
     scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.unwrap();
-    let group = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
-    let members = scene.cloud().by_hand("POST", group, &json!({"instanceState": "ALL"})).unwrap();
-    assert_eq!(members["items"].as_array().unwrap().len(), 3);
+    assert_eq!(scene.members(), 3);
     scene.is_correct();
 }
 
@@ -303,30 +260,6 @@ async fn an_operation_that_fails_at_its_end_is_the_error_of_its_service_only() {
 }
 
 #[tokio::test]
-async fn a_requested_address_is_used_or_the_reason_is_given() {
-    let scene = Scene::with(&["n1"]).await;
-    let put = |place: &str, fields: serde_json::Value| {
-        scene.cloud().world(|world| world.put(&format!("projects/p/{place}"), fields));
-    };
-    put(
-        "regions/us-central1/addresses/mine",
-        json!({"name": "mine", "address": "198.51.100.7", "addressType": "EXTERNAL", "networkTier": "PREMIUM", "status": "RESERVED"}),
-    );
-    let wants = |ip: &str| service("web", json!({"loadBalancerIP": ip}));
-    let error = scene.refused(&mut wants("198.51.100.8")).await;
-    assert!(error.contains("neither static nor assigned") && error.contains("regional"), "{error}");
-    assert_eq!(scene.names(), ["addresses mine"]);
-    let mut web = wants("198.51.100.7");
-    assert_eq!(scene.ensure(&mut web).await, "198.51.100.7");
-    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
-    scene.delete(&mut web).await;
-    let error = scene.refused(&mut internal(wants("198.51.100.7"))).await;
-    assert!(error.contains("EXTERNAL"), "{error}");
-    scene.delete(&mut internal(wants("198.51.100.7"))).await;
-    assert!(scene.find("addresses", "mine").is_some());
-}
-
-#[tokio::test]
 async fn mixed_protocols_are_a_condition_until_they_are_gone() {
     let scene = Scene::with(&["n1"]).await;
     let mut web = web();
@@ -381,25 +314,6 @@ async fn a_missing_permission_is_named() {
     let error = scene.try_ensure(&mut web()).await.unwrap_err();
     assert!(matches!(error.class(), ErrorClass::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("compute.firewalls.get"), "{error}");
-}
-
-#[tokio::test]
-async fn an_instance_without_tag_is_named_and_no_firewall_is_open() {
-    let mut scene = Scene::with(&["n1"]).await;
-    scene.untagged().await;
-    let mut web = internal(web());
-    let error = scene.refused(&mut web).await;
-    assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
-    assert_eq!(scene.names(), [] as [&str; 0]);
-    // Without nodes nothing is opened until the first tagged node.
-    scene.nodes.clear();
-    scene.ensure(&mut web).await;
-    assert!(!scene.names().iter().any(|name| name.contains("firewalls")));
-    let node = scene.bed.node("k8s-node-1");
-    scene.nodes.push(node);
-    scene.update(&mut web).await;
-    assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
-    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
 }
 
 #[tokio::test]

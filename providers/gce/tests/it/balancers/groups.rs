@@ -4,6 +4,7 @@ use ccm_cloudsim::gce::Options;
 use serde_json::json;
 
 use super::scene::{Scene, internal, web};
+use crate::bed::ZONE;
 
 const GROUPS: &str = "projects/p/zones/us-central1-b/instanceGroups";
 const PREFIX: &str = "external-instance-groups-prefix = infra-";
@@ -26,14 +27,6 @@ fn behind(scene: &Scene) -> Vec<String> {
     names
 }
 
-/// The members of the cluster's group.
-fn own(scene: &Scene) -> Vec<String> {
-    let body = json!({"instanceState": "ALL"});
-    let members = scene.cloud().by_hand("POST", &format!("{GROUPS}/k8s-ig--cid/listInstances"), &body).unwrap();
-    let members = members["items"].as_array().cloned().unwrap_or_default();
-    members.iter().map(|it| it["instance"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
-}
-
 #[tokio::test]
 async fn groups_of_others_are_used_as_they_are_and_never_changed() {
     let mut scene = Scene::of(Options::default(), &["n1", "n2"], PREFIX, &[]).await;
@@ -43,19 +36,22 @@ async fn groups_of_others_are_used_as_they_are_and_never_changed() {
     let mut web = internal(web());
     scene.ensure(&mut web).await;
     // One of the other groups has a member that is not a node, one another prefix.
-    assert_eq!((behind(&scene), own(&scene)), (vec!["infra-masters".into(), "k8s-ig--cid".into()], vec!["n2".into()]));
+    assert_eq!(
+        (behind(&scene), scene.group(ZONE)),
+        (vec!["infra-masters".into(), "k8s-ig--cid".into()], vec!["n2".into()])
+    );
     scene.is_steady(&mut web).await;
     // A node that joins an external group leaves ours, and vice versa.
     let mark = scene.cloud().mark();
     scene.nodes.push(scene.bed.node("n3"));
     scene.update(&mut web).await;
-    assert_eq!(own(&scene), ["n2", "n3"]);
+    assert_eq!(scene.group(ZONE), ["n2", "n3"]);
     joins(&scene, "infra-workers", "n3");
     scene.ensure(&mut web).await;
-    assert_eq!((behind(&scene).len(), own(&scene)), (3, vec!["n2".to_owned()]));
+    assert_eq!((behind(&scene).len(), scene.group(ZONE)), (3, vec!["n2".to_owned()]));
     joins(&scene, "infra-workers", "control");
     scene.ensure(&mut web).await;
-    assert_eq!((behind(&scene).len(), own(&scene)), (2, vec!["n2".to_owned(), "n3".to_owned()]));
+    assert_eq!((behind(&scene).len(), scene.group(ZONE)), (2, vec!["n2".to_owned(), "n3".to_owned()]));
     scene.is_steady(&mut web).await;
     let writes = scene.writes(mark);
     assert!(writes.iter().any(|write| write == "instanceGroups.removeInstances"), "{writes:?}");
@@ -90,7 +86,7 @@ async fn the_key_may_come_and_go() {
             joins(&scene, "infra-masters", "n1");
         }
         scene.ensure(&mut web).await;
-        assert_eq!((behind(&scene).len(), own(&scene).len()), (groups, members), "{more}");
+        assert_eq!((behind(&scene).len(), scene.group(ZONE).len()), (groups, members), "{more}");
         scene.is_steady(&mut web).await;
     }
     scene.is_correct();

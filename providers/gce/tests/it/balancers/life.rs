@@ -156,30 +156,6 @@ async fn a_change_of_the_scheme_replaces_everything_and_the_finalizer() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_policy_keeps_the_address_and_leaves_no_health_check() {
-    let mut scene = Scene::with(&["n1"]).await;
-    for (kind, count) in [((|service| service) as fn(_) -> _, 5), (internal, 6)] {
-        let mut web = kind(local());
-        let ip = scene.ensure(&mut web).await;
-        scene.is_steady(&mut web).await;
-        web.spec.external_traffic_policy = "Cluster".to_owned();
-        web.spec.health_check_node_port = 0;
-        assert_eq!(scene.ensure(&mut web).await, ip);
-        assert_eq!(scene.names().len(), count, "{:?}", scene.names());
-        scene.is_steady(&mut web).await;
-        web.spec.external_traffic_policy = "Local".to_owned();
-        web.spec.health_check_node_port = 31001;
-        assert_eq!(scene.ensure(&mut web).await, ip);
-        assert_eq!(scene.names().len(), count, "{:?}", scene.names());
-        scene.is_steady(&mut web).await;
-        web.spec.kind = "ClusterIP".to_owned();
-        scene.delete(&mut web).await;
-        assert_eq!(scene.names(), [] as [&str; 0]);
-    }
-    scene.is_correct();
-}
-
-#[tokio::test]
 async fn result_annotations_are_written_where_they_are_asked_for() {
     let scene = Scene::of(Options::default(), &["n1"], "", &["enable-l4-lb-annotations"]).await;
     let mut web = web();

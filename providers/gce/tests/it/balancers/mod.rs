@@ -16,4 +16,3 @@ mod permissions;
 mod recorded;
 mod scene;
 mod shared_vpc;
-mod takeover;

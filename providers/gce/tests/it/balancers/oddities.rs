@@ -1,11 +1,8 @@
 //! Mistakes of other programs, each tested separately.
 
 use ccm_provider::ServiceAction;
-use serde_json::json;
 
-use super::scene::{LB, Scene, internal, local, ports, set, web};
-
-const TIER: &str = "cloud.google.com/network-tier";
+use super::scene::{Scene, internal, local, web};
 
 #[tokio::test]
 async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
@@ -41,23 +38,4 @@ async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say()
         assert_eq!((scene.writes(mark), older.metadata.finalizers), (Vec::new(), Vec::new()));
         assert_eq!(scene.names(), [] as [&str; 0]);
     }
-}
-
-#[tokio::test]
-async fn without_its_annotation_a_balancer_keeps_its_tier_also_when_its_rule_is_made_again() {
-    let mut scene = Scene::with(&["n1"]).await;
-    let mut web = web();
-    set(&mut web, TIER, "Standard");
-    let ip = scene.ensure(&mut web).await;
-    web.metadata.annotations.clear();
-    assert_eq!(scene.ensure(&mut web).await, ip);
-    assert_eq!(scene.object("forwardingRules", "LB")["networkTier"], "STANDARD");
-    scene.is_steady(&mut web).await;
-    web.spec.ports = ports("TCP", &[8080]);
-    assert_eq!(scene.ensure(&mut web).await, ip);
-    let rule = scene.object("forwardingRules", "LB");
-    assert_eq!((&rule["networkTier"], &rule["portRange"]), (&json!("STANDARD"), &json!("8080-8080")));
-    assert_eq!(scene.find("addresses", LB), None);
-    scene.is_steady(&mut web).await;
-    scene.is_correct();
 }

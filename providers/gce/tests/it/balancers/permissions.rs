@@ -261,12 +261,10 @@ async fn services(scene: &mut Scene, refused: &mut Refused) {
 impl Scene {
     /// The number of members of the only load balancer of a kind.
     fn hosts(&self, kind: &str) -> usize {
-        let count = |list: &serde_json::Value| list.as_array().map_or(0, Vec::len);
-        if kind == "external" {
-            return count(&self.cloud().objects("targetPools")[0]["instances"]);
+        match kind {
+            "external" => self.cloud().objects("targetPools")[0]["instances"].as_array().map_or(0, Vec::len),
+            _ => self.group(ZONE).len(),
         }
-        let group = format!("projects/{PROJECT}/zones/{ZONE}/instanceGroups/k8s-ig--cid/listInstances");
-        count(&self.cloud().by_hand("POST", &group, &json!({"instanceState": "ALL"})).unwrap()["items"])
     }
 }
 

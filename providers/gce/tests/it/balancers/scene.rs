@@ -200,6 +200,22 @@ impl Scene {
         self.cloud().objects(kind).into_iter().find(|object| object["name"] == name)
     }
 
+    /// The members of the group of a zone.
+    pub(super) fn group(&self, zone: &str) -> Vec<String> {
+        let path = format!("projects/p/zones/{zone}/instanceGroups/k8s-ig--cid/listInstances");
+        let members = self.cloud().by_hand("POST", &path, &json!({"instanceState": "ALL"})).unwrap_or_default();
+        let members = members["items"].as_array().cloned().unwrap_or_default();
+        members.iter().map(|it| it["instance"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+    }
+
+    /// The number of hosts of [`web`] in the usual zone.
+    pub(super) fn members(&self) -> usize {
+        match self.find("targetPools", LB) {
+            Some(pool) => texts(&pool["instances"]).len(),
+            None => self.group(ZONE).len(),
+        }
+    }
+
     pub(super) fn events(&self) -> Vec<String> {
         self.cluster.take_events()
     }

@@ -553,15 +553,6 @@ fn a_rule_with_a_backend_service_is_anothers() {
 }
 
 #[test]
-fn a_firewall_of_another_network_is_named() {
-    let mut sketch = go_made();
-    sketch.observed.firewalls.get_mut(&format!("k8s-fw-{LB}")).unwrap().network =
-        format!("{WWW}/global/networks/other");
-    let error = sketch.refuses(&two_ports());
-    assert!(error.contains("other") && error.contains("delete it"), "{error}");
-}
-
-#[test]
 fn bad_input_is_refused_with_field_and_remedy() {
     let sketch = Sketch::new();
     for (spec, expected) in [

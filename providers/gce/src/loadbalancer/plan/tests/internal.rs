@@ -488,22 +488,6 @@ fn local_without_a_port_is_refused_with_the_field() {
     assert_eq!(error, "Invalid protocol SCTP, only TCP and UDP are supported");
 }
 
-#[test]
-fn mixed_protocols_are_refused_and_said_once() {
-    let sketch = go_made();
-    let mut mixed = internal(json!({"ports": [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "UDP"}]}));
-    assert_eq!(
-        sketch.refuses(&mixed),
-        "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol"
-    );
-    let item = |service: &Service| sketch.wanted(service, ServiceAction::Ensure).unwrap().items[&0].clone();
-    assert_eq!(item(&mixed).findings[0].key, "LoadBalancerMixedProtocolNotSupported");
-    mixed.status.conditions =
-        serde_json::from_value(json!([{"type": "LoadBalancerPortsError", "status": "True"}])).unwrap();
-    assert!(item(&mixed).findings.is_empty() && item(&mixed).says_mixed);
-    assert!(sketch.plan(&mixed, ServiceAction::UpdateHosts).unwrap().is_empty());
-}
-
 /// Instances of our zone.
 fn hosts(names: &[&str]) -> BTreeSet<Host> {
     names.iter().map(|name| Host { zone: ZONE.to_owned(), name: (*name).to_owned() }).collect()
