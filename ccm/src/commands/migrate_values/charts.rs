@@ -212,7 +212,7 @@ fn enabled(converted: &mut Converted<'_>, key: &str, value: &Value) {
     match text(value).as_str() {
         "true" => converted.took(key, "nothing: this chart installs the program"),
         _ => {
-            converted.open(key, "that chart did not install the program: whether this one should is for you to decide")
+            converted.open(key, "that chart did not install the program: whether this one should is for you to decide");
         }
     }
 }

@@ -129,7 +129,7 @@ impl Converted<'_> {
             match row {
                 // The default of the chart there is to set nothing.
                 Some((_, Take::As(_) | Take::Flag(_) | Take::With(_))) if is_empty(value) => {
-                    self.took(&key, "nothing: it is empty")
+                    self.took(&key, "nothing: it is empty");
                 }
                 Some((_, Take::As(ours))) => {
                     self.set(ours, value.clone());
