@@ -22,7 +22,7 @@ build() {
 	# them since glibc 2.36.
 	flags='-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs'
 	RUSTFLAGS=$flags CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
-		--package ccm --no-default-features --features "$features" --target "$target"
+		--package ccm --no-default-features --features "kubernetes,$features" --target "$target"
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
 	# The paths of the Go programs and of go-runner: manifests that name one start this program.
 	local path

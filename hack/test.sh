@@ -20,7 +20,8 @@
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   conformance  ccm-conformance on the program, as on any other (tests/conformance)
-#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
+#   example      the provider of an author (hack/example-provider) in a workspace of its own, with the files of the packages,
+#                and with the newest version of Kubernetes in k8s-openapi
 #   docs         the documentation builds without warnings, and its examples run
 # The long lane, the most valuable first:
 #   etcd-3.5     nodes, Services, routes and connections on an API server whose etcd cannot stream lists
@@ -285,9 +286,22 @@ stage_reference() {
 	return "$status"
 }
 
+# As authors get it, in a tree of its own: only what the packages contain.
 stage_example() {
-	local manifest=hack/example-provider/Cargo.toml
-	run cargo test --manifest-path "$manifest" --locked ||
+	local packed=$CARGO_TARGET_DIR/packed manifest=hack/example-provider/Cargo.toml folder file
+	rm -rf "$packed"
+	mkdir -p "$packed"
+	cp -p Cargo.toml "$packed"
+	cp -rp --parents hack/example-provider "$packed"
+	for folder in ccm controllers controllers/runtime providers/api providers/kit tests/contract tests/apiserver; do
+		cargo package --list --allow-dirty --manifest-path "$folder/Cargo.toml" >"$packed/list" || return
+		while read -r file; do
+			# The rest is written when a package is made.
+			if [[ -e $folder/$file ]]; then cp -p --parents "$folder/$file" "$packed"; fi
+		done <"$packed/list"
+	done
+	# Elsewhere cargo would read the settings of this repository.
+	run env -C "$packed" cargo test --manifest-path "$manifest" --locked ||
 		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && return 1; }
 }
 

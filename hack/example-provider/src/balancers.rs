@@ -16,17 +16,17 @@ use crate::rack::Rack;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Balancer {
     /// The owner. A file without our ownership tag is not ours, whatever its name.
-    owner: String,
-    address: String,
+    pub(crate) owner: String,
+    pub(crate) address: String,
     /// Port of the load balancer, port of the hosts.
-    ports: Vec<(i32, i32)>,
-    hosts: Vec<String>,
+    pub(crate) ports: Vec<(i32, i32)>,
+    pub(crate) hosts: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Balancers(pub(crate) Arc<Rack>);
 
-const KIND: &str = "balancers";
+pub(crate) const KIND: &str = "balancers";
 
 /// The request of a Service.
 pub(crate) struct Wanted {
@@ -51,7 +51,7 @@ pub(crate) enum Write {
 }
 
 /// Sorted, so that the order of the nodes makes no difference.
-fn hosts(nodes: &[NodeRef]) -> Vec<String> {
+pub(crate) fn hosts(nodes: &[NodeRef]) -> Vec<String> {
     let address =
         |node: &NodeRef| node.addresses.first().map_or_else(|| node.name.to_string(), |a| a.address.to_string());
     let mut hosts: Vec<String> = nodes.iter().map(address).collect();
@@ -61,6 +61,10 @@ fn hosts(nodes: &[NodeRef]) -> Vec<String> {
 
 fn name(service: &Service) -> String {
     service.default_load_balancer_name()
+}
+
+pub(crate) fn owner(cluster: &str, service: &Service) -> String {
+    format!("{cluster}/{}", service.metadata.uid)
 }
 
 impl Balancers {
@@ -112,7 +116,7 @@ impl BalancerCloud for Balancers {
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
         let wanted = work.iter().map(|item| Wanted {
             name: name(&item.service),
-            owner: format!("{cluster}/{}", item.service.metadata.uid),
+            owner: owner(cluster, &item.service),
             action: item.action,
             ports: item.service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect(),
             hosts: hosts(&item.nodes),

@@ -10,6 +10,7 @@ mod machines;
 mod maintenance;
 mod rack;
 mod routes;
+mod simple;
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,8 +18,8 @@ use async_trait::async_trait;
 use ccm_kit::balancer::Engine;
 use ccm_provider::flag::Kind;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne, ProviderError,
-    ProviderFactory, Routes,
+    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne, OneByOneBalancers,
+    ProviderError, ProviderFactory, Routes,
 };
 
 use crate::rack::Rack;
@@ -41,6 +42,15 @@ pub fn app() -> ccm::App {
 pub struct Factory {
     /// For the controller of this crate, which needs more than the provider API offers.
     rack: Arc<OnceLock<Arc<rack::Rack>>>,
+    /// Whether the load balancers are those of `simple.rs`.
+    simple: bool,
+}
+
+impl Factory {
+    /// With load balancers that have nothing but ensure, update and delete.
+    pub fn simple() -> Self {
+        Self { simple: true, ..Self::default() }
+    }
 }
 
 const DIRECTORY: &str = "example-directory";
@@ -78,13 +88,16 @@ impl ProviderFactory for Factory {
         })?;
         let rack = Arc::new(rack);
         self.rack.get_or_init(|| Arc::clone(&rack));
-        Ok(Arc::new(Example(rack)))
+        Ok(Arc::new(Example { rack, simple: self.simple }))
     }
 }
 
 /// The provider; its interfaces determine the controllers that run.
 #[derive(Debug)]
-struct Example(Arc<Rack>);
+struct Example {
+    rack: Arc<Rack>,
+    simple: bool,
+}
 
 impl CloudProvider for Example {
     fn name(&self) -> &str {
@@ -92,14 +105,18 @@ impl CloudProvider for Example {
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
-        Some(Arc::new(OneByOne::new(machines::Machines(Arc::clone(&self.0)), 8)))
+        Some(Arc::new(OneByOne::new(machines::Machines(Arc::clone(&self.rack)), 8)))
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        Some(Arc::new(Engine::new(balancers::Balancers(Arc::clone(&self.0)))))
+        let rack = Arc::clone(&self.rack);
+        if self.simple {
+            return Some(Arc::new(OneByOneBalancers(simple::Simple(rack))));
+        }
+        Some(Arc::new(Engine::new(balancers::Balancers(rack))))
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {
-        Some(Arc::new(OneByOne::new(routes::RackRoutes(Arc::clone(&self.0)), 8)))
+        Some(Arc::new(OneByOne::new(routes::RackRoutes(Arc::clone(&self.rack)), 8)))
     }
 }

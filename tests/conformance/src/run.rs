@@ -147,8 +147,10 @@ async fn second(options: &Arc<Options>, results: &mut Results) -> Result<()> {
     }
     together(&world, early, results).await;
     note_end(&mut program, results);
-    program.terminate();
-    exit(&mut program, crate::world::LIMIT).await.context("after SIGTERM")?;
+    if program.exited().is_none() {
+        program.terminate();
+        exit(&mut program, crate::world::LIMIT).await.context("after SIGTERM")?;
+    }
     // The audit log is complete only now.
     together(&world, last, results).await;
     Ok(())

@@ -13,14 +13,20 @@ pub async fn rack() -> Arc<dyn Harness> {
     Arc::new(Rack::new())
 }
 
+/// With the load balancers of `simple.rs`.
+pub async fn simple() -> Arc<dyn Harness> {
+    Arc::new(Rack { simple: true, ..Rack::new() })
+}
+
 pub struct Rack {
+    simple: bool,
     folder: tempfile::TempDir,
     seen: Mutex<(BTreeSet<String>, u64)>,
 }
 
 impl Rack {
     pub fn new() -> Self {
-        let rack = Self { folder: tempfile::tempdir().unwrap(), seen: Mutex::default() };
+        let rack = Self { simple: false, folder: tempfile::tempdir().unwrap(), seen: Mutex::default() };
         for kind in ["machines", "balancers", "routes"] {
             std::fs::create_dir_all(rack.path("rack").join(kind)).unwrap();
         }
@@ -55,7 +61,7 @@ impl Rack {
 #[async_trait]
 impl Harness for Rack {
     fn factory(&self) -> Arc<dyn ProviderFactory> {
-        Arc::new(example_ccm::Factory::default())
+        Arc::new(if self.simple { example_ccm::Factory::simple() } else { example_ccm::Factory::default() })
     }
 
     fn config(&self) -> Option<CloudConfig> {
@@ -143,6 +149,6 @@ impl Harness for Rack {
     }
 
     fn plans_are_exact(&self) -> bool {
-        true
+        !self.simple
     }
 }

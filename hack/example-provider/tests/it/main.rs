@@ -5,3 +5,7 @@ mod harness;
 mod program;
 
 ccm_provider_contract::contract!(harness::rack);
+
+mod simple {
+    ccm_provider_contract::contract!(crate::harness::simple);
+}
