@@ -70,6 +70,8 @@ same manifests/charts/ccm/Chart.yaml '^version: \(.*\)$'
 same manifests/charts/ccm/Chart.yaml '^appVersion: v\(.*\)$'
 section=$(awk -v head="## $version" '/^## / { on = ($0 == head || index($0, head " ") == 1); next } on' CHANGELOG.md)
 [[ -n ${section//[[:space:]]/} ]] || die "CHANGELOG.md has no section '## $version', or it is empty"
+unset_addresses=$(sed -n 's/^\([A-Z_]*\)=$/\1/p' hack/addresses | paste -sd ' ')
+[[ -z $unset_addresses ]] || printf 'release: not to be published: hack/addresses has no %s\n' "$unset_addresses" >&2
 [[ -z $(ls -A "$out" 2>/dev/null) ]] || die "$out is not empty"
 mkdir -p "$out"
 work=$(mktemp -d)
@@ -148,8 +150,7 @@ jq -n --rawfile packages "$work/packages" --rawfile sums "$work/sums" --arg name
 	($sums | rows | map({key: .[0], value: .[1]}) | from_entries) as $sums
 	| [$packages | rows[] | (.[0] | split(" v")) as [$package, $version] | {
 		name: $package, versionInfo: $version, SPDXID: ("SPDXRef-" + $package + "-" + $version | gsub("[^A-Za-z0-9.-]"; "-")),
-		downloadLocation: (if $sums[.[0]] then "https://crates.io/api/v1/crates/\($package)/\($version)/download" else "NOASSERTION" end),
-		licenseConcluded: "NOASSERTION", copyrightText: "NOASSERTION", filesAnalyzed: false,
+		downloadLocation: "NOASSERTION", licenseConcluded: "NOASSERTION", copyrightText: "NOASSERTION", filesAnalyzed: false,
 		licenseDeclared: (.[1] // "" | gsub(" */ *"; " OR ") | if . == "" then "NOASSERTION" else . end),
 		externalRefs: [{referenceCategory: "PACKAGE-MANAGER", referenceType: "purl", referenceLocator: "pkg:cargo/\($package)@\($version)"}],
 		checksums: (if $sums[.[0]] then [{algorithm: "SHA256", checksumValue: $sums[.[0]]}] else [] end)}] as $all
