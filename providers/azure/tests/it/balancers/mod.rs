@@ -16,6 +16,7 @@ mod alone;
 mod inspect;
 mod life;
 mod many;
+mod replaced;
 
 /// The pools hold addresses of nodes.
 pub(crate) const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
