@@ -7,7 +7,7 @@ use ccm_kit::inspect::node as links;
 use ccm_kit::routes::RouteTable as _;
 use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, NodeReader, NodeRef};
 
-use super::inventory::members;
+use super::explain_service::members;
 use super::{Inspector, unreadable};
 use crate::client::id::same;
 use crate::loadbalancer::env::Several;

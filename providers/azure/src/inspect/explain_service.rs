@@ -1,17 +1,18 @@
 //! Explains a Service: its load balancer and why it is that one, its frontends and rules, the members, its addresses and
 //! security rules.
 
+use std::collections::BTreeSet;
+
 use ccm_kit::inspect::service;
 use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 use serde_json::Value;
 
 use super::Inspector;
-use super::inventory::{last, members};
 use crate::annotations::Scheme;
-use crate::client::id::same;
+use crate::client::id::{ArmId, same};
 use crate::loadbalancer::env::{Env, Several};
 use crate::loadbalancer::json;
-use crate::loadbalancer::members::scheme_of;
+use crate::loadbalancer::members::{Members, scheme_of};
 use crate::loadbalancer::names::{is_of, without_internal};
 use crate::loadbalancer::observed::{Observed, Seen};
 use crate::loadbalancer::plan::balancer::claimed;
@@ -136,4 +137,23 @@ pub(super) fn security(env: &Env, item: &Item, observed: &Observed) -> Option<Fa
         }
         Seen::Unread(error) => super::unreadable(about, error.clone()),
     })
+}
+
+/// The members of the pools: machines by ID in lower case, and addresses.
+pub(super) fn members(observed: &Observed, balancer: &Value) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for pool in json::items(balancer, "backendAddressPools") {
+        let Members { instances, interfaces } = Members::of(pool);
+        all.extend(instances);
+        all.extend(interfaces.iter().filter_map(|id| observed.interfaces.owners.get(id)).cloned());
+        let addresses = json::items(pool, "loadBalancerBackendAddresses").iter();
+        all.extend(addresses.map(|address| json::property(address, "ipAddress").to_owned()));
+    }
+    all.remove("");
+    all
+}
+
+/// The name of an object by its ID.
+pub(super) fn last(id: &str) -> String {
+    ArmId::parse(id).map_or_else(|_| id.to_owned(), |id| id.name().to_owned())
 }

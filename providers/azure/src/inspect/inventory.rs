@@ -12,11 +12,10 @@ use serde_json::Value;
 
 use super::explain_service as state;
 use crate::annotations::Scheme;
-use crate::client::id::{ArmId, same};
+use crate::client::id::same;
 use crate::loadbalancer::claim::is_of_some_service;
 use crate::loadbalancer::json;
 use crate::loadbalancer::machines::Machine;
-use crate::loadbalancer::members::Members;
 use crate::loadbalancer::names::is_of;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::wanted::Wanted;
@@ -92,7 +91,7 @@ pub(super) fn parts(cluster: &str, observed: &Observed, balancer: &Value) -> Vec
     let all = lists.into_iter().flat_map(|list| json::items(balancer, list));
     let bases = all.map(json::name).filter(|name| is_of_some_service(name));
     let bases: BTreeSet<String> = bases.filter_map(|name| Some(name.get(..BASE)?.to_lowercase())).collect();
-    let members = members(observed, balancer);
+    let members = state::members(observed, balancer);
     let object = |base: String| {
         let frontends = json::items(balancer, "frontendIPConfigurations").iter();
         let own = frontends.filter(|frontend| is_of(json::name(frontend), &base));
@@ -159,23 +158,4 @@ fn users(observed: &Observed) -> BTreeMap<String, BTreeMap<String, String>> {
         }
     }
     users
-}
-
-/// The members of the pools: machines by ID in lower case, and addresses.
-pub(super) fn members(observed: &Observed, balancer: &Value) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
-    for pool in json::items(balancer, "backendAddressPools") {
-        let Members { instances, interfaces } = Members::of(pool);
-        all.extend(instances);
-        all.extend(interfaces.iter().filter_map(|id| observed.interfaces.owners.get(id)).cloned());
-        let addresses = json::items(pool, "loadBalancerBackendAddresses").iter();
-        all.extend(addresses.map(|address| json::property(address, "ipAddress").to_owned()));
-    }
-    all.remove("");
-    all
-}
-
-/// The name of an object by its ID.
-pub(super) fn last(id: &str) -> String {
-    ArmId::parse(id).map_or_else(|_| id.to_owned(), |id| id.name().to_owned())
 }

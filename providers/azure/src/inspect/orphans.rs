@@ -13,6 +13,7 @@ use ccm_kit::inspect::{Claim, LOAD_BALANCER, Object};
 use ccm_provider::{Change, Claims, Orphan, ProviderError, Risk, Service, ServiceAction, ServiceWork};
 
 use super::Inspector;
+use super::explain_service::members;
 use super::inventory::{self, PUBLIC_IP, SECURITY_GROUP};
 use crate::client::id::ArmId;
 use crate::loadbalancer::Balancers;
@@ -37,7 +38,7 @@ pub(super) async fn find(azure: &Inspector, cluster: &str, claims: &Claims) -> R
     let live: BTreeSet<String> = services.claiming().map(Service::default_load_balancer_name).collect();
     let nodes = machines(claims);
     for balancer in &observed.balancers {
-        let is_ours = inventory::members(&observed, balancer).iter().any(|member| nodes.contains(member));
+        let is_ours = members(&observed, balancer).iter().any(|member| nodes.contains(member));
         for object in inventory::parts(cluster, &observed, balancer) {
             let is_live = object.claim.iter().flat_map(|claim| &claim.marks).any(|base| live.contains(base));
             if !is_live {

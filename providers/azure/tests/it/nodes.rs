@@ -321,3 +321,47 @@ async fn a_quiet_hour_of_nodes_costs_a_few_lists() {
     let calls = bed.calls(mark);
     assert!(calls.len() <= 2 * 7, "{calls:?}");
 }
+
+mod long_lane {
+    use super::*;
+
+    fn lists(bed: &Bed, mark: u64, action: &str) -> usize {
+        bed.calls(mark).iter().filter(|call| *call == action).count()
+    }
+
+    /// The scans do not depend on the number of machines in a set.
+    #[tokio::test]
+    async fn nodes_that_join_within_five_minutes_cost_a_few_scans_of_their_sets() {
+        let bed = Bed::start(Options { check: false, ..Options::default() });
+        let sets: Vec<String> = (0..10).map(|n| bed.uniform(&format!("pool-{n}"), 50)).collect();
+        let provider = bed.process("").await;
+        let mark = bed.cloud.mark();
+        for batch in 0..10 {
+            let ids = sets.iter().flat_map(|set| {
+                (0..5).map(move |number| format!("azure://{set}/virtualMachines/{}", 5 * batch + number))
+            });
+            let nodes: Vec<NodeRef> = ids.map(|id| node("n", &id)).collect();
+            let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+            assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+            pass(30).await;
+        }
+        let scans = lists(&bed, mark, "virtualMachineScaleSetVMs.list");
+        assert_eq!(lists(&bed, mark, "virtualMachineScaleSetVMs.get") + lists(&bed, mark, "virtualMachines.get"), 0);
+        assert!(scans <= 3 * sets.len(), "{scans}");
+    }
+
+    #[tokio::test]
+    async fn one_new_node_of_fifty_sets_costs_the_lists_of_its_set() {
+        let bed = Bed::start(Options { check: false, ..Options::default() });
+        let sets: Vec<String> = (0..50).map(|n| bed.uniform(&format!("pool-{n}-"), 2)).collect();
+        let provider = bed.process("").await;
+        let nodes: Vec<NodeRef> = (0..50).map(|n| node(&format!("pool-{n}-000001"), "")).collect();
+        look_up(&provider, &nodes, Aspects::METADATA).await;
+        pass(30).await;
+        bed.cloud.world(|world| world.scale_out(&sets[7], 1));
+        let mark = bed.cloud.mark();
+        let answers = look_up(&provider, &[node("pool-7-000002", "")], Aspects::METADATA).await;
+        assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
+        assert!(bed.calls(mark).len() <= 3, "{:?}", bed.calls(mark));
+    }
+}

@@ -160,3 +160,32 @@ async fn nodes_of_other_programs_have_no_route_in_the_table() {
     assert!(provider.routes().unwrap().delete(CLUSTER, &listed).await[0].is_ok());
     assert_eq!(bed.cloud.writes(mark), Vec::<String>::new());
 }
+
+mod long_lane {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thousand_nodes_are_one_write_and_the_surplus_of_a_small_table_fails_alone() {
+        for limit in [1000, 400] {
+            let mut options = Options { check: false, ..Options::default() };
+            options.limits.routes = limit;
+            let bed = Bed::start(options);
+            let nodes: Vec<Node> = (0..1000_u32)
+                .map(|n| {
+                    let cidr = format!("10.{}.{}.0/24", 128 + n / 256, n % 256);
+                    let address = format!("10.240.{}.{}", 1 + n / 250, n % 250);
+                    Node { pod_cidrs: [cidr.into()].into(), ..node_at(&format!("n{n}"), &address) }
+                })
+                .collect();
+            let routes: Vec<NewRoute> = nodes.iter().map(|node| wanted(&node.name, &node.pod_cidrs[0])).collect();
+            bed.cluster.set_nodes(nodes.into_iter().map(Arc::new).collect());
+            let provider = bed.process("").await;
+            let mark = bed.cloud.mark();
+            let answers = create(&provider, &routes).await;
+            let made = answers.iter().filter(|answer| answer.is_ok()).count();
+            let puts = bed.calls(mark).iter().filter(|call| *call == "routeTables.put").count();
+            assert_eq!((made, names(&bed).len()), (limit, limit));
+            assert!(puts == 1 || limit < 1000 && puts <= 3, "{puts}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod inspect;
 mod life;
 mod many;
 mod recorded;
+mod replaced;
 
 /// The pools hold addresses of nodes.
 pub(crate) const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
