@@ -9,6 +9,7 @@ use ccm::webhook::persistent_volume as volumes;
 use ccm_provider::{ConfigMapSpec, ServiceControllerSpec, VolumeSource};
 use ccm_runtime::permission::{BORN_WITH_ROLES, LEASE, SYSTEM_NAMESPACE};
 
+use crate::field;
 use crate::rbac::{self, Rule, Rules};
 
 /// Name of the service account, the roles and the bindings.
@@ -57,6 +58,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_volumes.tpl", chart_volumes()),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
+        (field::PAGE, field::page(&read(field::PAGE)?)?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
     files.extend(ccm_provider_azure::custom_roles());

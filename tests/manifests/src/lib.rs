@@ -3,6 +3,7 @@
 //! `cargo xtask manifests` writes them, `cargo xtask manifests --check` fails if one is stale. The tests of this crate
 //! apply the manifests to a real API server, and compare its audit log with the permissions.
 
+pub mod field;
 pub mod generate;
 pub mod rbac;
 

@@ -127,7 +127,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             (
                 "cloudNodeManager",
                 Open(
-                    "the DaemonSet cloud-node-manager is no part of this chart: keep it, or remove \"-cloud-node\" from controllers",
+                    "the DaemonSet cloud-node-manager is not part of this chart: keep it, or remove \"-cloud-node\" from controllers",
                 ),
             ),
         ],

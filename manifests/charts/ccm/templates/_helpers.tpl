@@ -34,7 +34,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "ccm.serviceAccount" -}}
-{{- if .Values.serviceAccount.name }}{{ .Values.serviceAccount.name }}
+{{- if .Values.serviceAccount.name }}{{ .Values.serviceAccount.name }}{{ if and .Values.trial .Values.serviceAccount.create }}-trial{{ end }}
 {{- else if .Values.serviceAccount.create }}{{ include "ccm.name" . }}
 {{- else }}{{ fail "serviceAccount.name is required when serviceAccount.create is false" }}
 {{- end }}

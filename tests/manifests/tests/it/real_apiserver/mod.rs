@@ -4,3 +4,4 @@ mod accepted;
 mod field_roles;
 mod least_privilege;
 mod metrics;
+mod trial;

@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ccm_test_suite::{LONG, Process, Rig};
+use ccm_test_suite::{LONG, Object, Process, Rig, deadline};
 
 /// The container of a Go program.
 pub(super) struct Pod {
@@ -30,7 +30,8 @@ const PODS: [Pod; 11] = [
         of: "the chart of cloud-provider-aws",
         provider: "aws",
         command: "",
-        args: "--v=2 --cloud-provider=aws",
+        // Without the last one, which is not its default, the Go program ends too: there is no --cluster-cidr.
+        args: "--v=2 --cloud-provider=aws --configure-cloud-routes=false",
         environment: &[],
         mounts: &[],
         probe: None,
@@ -253,6 +254,14 @@ impl Pod {
 }
 
 impl Started {
+    /// Waits until the node is initialized, with its addresses.
+    pub(super) async fn initialized(&self, rig: &Rig, name: &str) -> Object {
+        let explain = || format!("{}: {name} is not initialized\n{}", self.pod.of, self.process.output());
+        let is_complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
+        deadline(LONG, explain, async || rig.node(name).await.as_ref().is_some_and(is_complete)).await;
+        rig.node(name).await.unwrap()
+    }
+
     /// The probe succeeds; then the pod ends, and releases the lease for the next one.
     pub(super) async fn end(self, rig: &Rig) {
         let Self { pod, process, port } = self;

@@ -15,7 +15,7 @@ async fn the_pods_of_the_go_program_run_with_only_the_image_replaced() {
     for (number, pod) in Pod::all_of("aws") {
         let (id, name) = world.node(number + 1).await;
         let started = pod.start(&world.rig, &world.program, &world.config("", &[]), &environment);
-        assert!(world.rig.initialized(&name).await.provider_id().ends_with(&id));
+        assert!(started.initialized(&world.rig, &name).await.provider_id().ends_with(&id));
         started.end(&world.rig).await;
     }
 }

@@ -14,7 +14,7 @@ async fn the_pods_of_the_go_program_run_with_only_the_image_replaced() {
     for (number, pod) in Pod::all_of("gce") {
         let (_, name) = world.machine(number).await;
         let started = pod.start(&world.rig, env!("CARGO_BIN_EXE_ccm-under-test"), &config, &environment);
-        world.rig.initialized(&name).await;
+        started.initialized(&world.rig, &name).await;
         started.end(&world.rig).await;
     }
     assert_eq!(world.gce.violations(), [""; 0]);

@@ -10,7 +10,7 @@ async fn the_pods_of_the_go_program_run_with_only_the_image_replaced() {
             let machine = world.machine(number + 1).await;
             let program = env!("CARGO_BIN_EXE_ccm-under-test");
             let started = pod.start(&world.rig, program, &world.cloud.login(), &[]);
-            world.rig.initialized(&machine.name).await;
+            started.initialized(&world.rig, &machine.name).await;
             started.end(&world.rig).await;
         }
     })

@@ -1,0 +1,180 @@
+//! The roles that the Go programs have in the field: their accounts and permissions, as published in July and August 2026,
+//! and what works with them. A test runs the program with each of them; the page about the migration has the table.
+
+use anyhow::Context as _;
+
+/// API group, resources, verbs.
+pub type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// The role of a Go program.
+#[derive(Debug)]
+pub struct Field {
+    /// Who publishes it.
+    pub program: &'static str,
+    /// Whether its manifest sets `--use-service-account-credentials`.
+    pub own_accounts: bool,
+    /// In parts, since many have the same ones.
+    pub rules: &'static [&'static [Rule]],
+    /// The resources without which nodes, Services or routes fail: an error of `migrate-check`.
+    pub fails: &'static [&'static str],
+    /// The resources that only this program needs: a warning of `migrate-check`.
+    pub lacks: &'static [&'static str],
+}
+
+const EVENTS: Rule = ("", &["events"], &["create", "patch", "update"]);
+const ALL_OF_NODES: Rule = ("", &["nodes"], &["*"]);
+const NODE_STATUS: Rule = ("", &["nodes/status"], &["patch"]);
+const SERVICES: Rule = ("", &["services"], &["list", "patch", "update", "watch"]);
+const SERVICE_STATUS: Rule = ("", &["services/status"], &["list", "patch", "update", "watch"]);
+const VOLUMES: Rule = ("", &["persistentvolumes"], &["get", "list", "update", "watch"]);
+const ENDPOINTS: Rule = ("", &["endpoints"], &["create", "get", "list", "watch", "update"]);
+const LEASES: Rule = ("coordination.k8s.io", &["leases"], &["create", "get", "list", "watch", "update"]);
+const LEASES_UNWATCHED: Rule = ("coordination.k8s.io", &["leases"], &["create", "get", "update"]);
+const TOKENS: Rule = ("", &["serviceaccounts/token"], &["create"]);
+const CONFIG_MAPS: Rule = ("", &["configmaps"], &["get", "list", "watch"]);
+
+/// Of the programs for AWS and Azure.
+const COMMON: &[Rule] = &[EVENTS, ALL_OF_NODES, NODE_STATUS, SERVICES, SERVICE_STATUS, VOLUMES, ENDPOINTS];
+/// Of cloud-provider-openstack.
+const OPENSTACK: &[Rule] = &[
+    LEASES_UNWATCHED,
+    EVENTS,
+    NODE_STATUS,
+    SERVICES,
+    ("", &["services/status"], &["patch"]),
+    TOKENS,
+    ("", &["serviceaccounts"], &["create", "get"]),
+    ENDPOINTS,
+    CONFIG_MAPS,
+];
+/// Of cloud-provider-gcp; kOps adds a rule.
+pub const GCP: &[Rule] = &[
+    EVENTS,
+    LEASES,
+    ("", &["endpoints", "serviceaccounts"], &["create", "get", "update"]),
+    ("", &["nodes"], &["get", "update", "patch"]),
+    ("", &["namespaces"], &["get"]),
+    ("", &["nodes/status"], &["patch", "update"]),
+    ("", &["secrets"], &["create", "delete", "get", "update"]),
+    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+    ("*", &["*"], &["list", "watch"]),
+    TOKENS,
+    ("events.k8s.io", &["events"], &["create", "patch", "update"]),
+];
+
+pub const FIELD: [Field; 8] = [
+    Field {
+        program: "the chart of cloud-provider-aws",
+        own_accounts: false,
+        rules: &[
+            COMMON,
+            &[
+                ("", &["serviceaccounts"], &["create"]),
+                LEASES,
+                TOKENS,
+                ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+                ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+            ],
+        ],
+        fails: &[],
+        lacks: &["persistentvolumes"],
+    },
+    Field {
+        program: "the example of cloud-provider-aws",
+        own_accounts: true,
+        rules: &[COMMON, &[("", &["serviceaccounts"], &["create", "get", "list", "watch"]), LEASES, TOKENS]],
+        fails: &[],
+        lacks: &["events", "persistentvolumes", "subjectaccessreviews", "tokenreviews"],
+    },
+    Field {
+        program: "kOps on AWS",
+        own_accounts: true,
+        rules: &[
+            COMMON,
+            &[("", &["serviceaccounts"], &["create", "get"]), LEASES, ("", &["secrets"], &["list", "watch"]), TOKENS],
+        ],
+        fails: &[],
+        lacks: &["events", "persistentvolumes", "subjectaccessreviews", "tokenreviews"],
+    },
+    Field {
+        program: "the chart of cloud-provider-openstack",
+        own_accounts: false,
+        rules: &[
+            OPENSTACK,
+            &[ALL_OF_NODES, ("", &["persistentvolumes"], &["*"]), ("", &["secrets"], &["list", "get", "watch"])],
+        ],
+        fails: &[],
+        lacks: &["subjectaccessreviews", "tokenreviews"],
+    },
+    Field {
+        program: "the manifests of cloud-provider-openstack",
+        own_accounts: false,
+        rules: &[OPENSTACK, &[("", &["nodes"], &["get", "list", "watch", "patch", "update", "delete"])]],
+        fails: &[],
+        lacks: &["persistentvolumes", "subjectaccessreviews", "tokenreviews"],
+    },
+    Field {
+        program: "the chart of cloud-provider-azure",
+        own_accounts: false,
+        rules: &[
+            COMMON,
+            &[
+                ("", &["serviceaccounts"], &["create", "get", "list", "watch", "update"]),
+                ("", &["secrets"], &["get", "list", "watch"]),
+                LEASES_UNWATCHED,
+            ],
+        ],
+        fails: &[],
+        lacks: &["persistentvolumes", "subjectaccessreviews", "tokenreviews"],
+    },
+    Field {
+        program: "the manifest of cloud-provider-gcp",
+        own_accounts: true,
+        rules: &[GCP],
+        fails: &[],
+        lacks: &["events", "persistentvolumes", "subjectaccessreviews"],
+    },
+    Field {
+        program: "kOps on Google Cloud",
+        own_accounts: true,
+        rules: &[GCP, &[("", &["services/status"], &["patch", "update"])]],
+        fails: &[],
+        lacks: &["events", "persistentvolumes", "subjectaccessreviews"],
+    },
+];
+
+/// The page with the table.
+pub const PAGE: &str = "migration/README.md";
+const BEGIN: &str = "<!-- generated: roles -->\n";
+const END: &str = "<!-- end of roles -->";
+
+/// The page with the current table.
+pub fn page(old: &str) -> anyhow::Result<String> {
+    let cut = old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = cut.with_context(|| format!("manifests/{PAGE}: want the lines {BEGIN:?} and {END:?}"))?;
+    Ok(format!("{before}{BEGIN}{}{END}{after}", table()))
+}
+
+fn table() -> String {
+    let mut text = String::from(
+        "| Roles of | One account per controller | Nodes | Services | Routes | Labels of volumes | Requests to `/metrics` |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for field in &FIELD {
+        let without = |missing: &[&str], of: &[&'static str]| {
+            let lacking: Vec<String> =
+                of.iter().filter(|one| missing.contains(one)).map(|one| format!("`{one}`")).collect();
+            if lacking.is_empty() { "works".to_owned() } else { format!("not without {}", lacking.join(", ")) }
+        };
+        let accounts = if field.own_accounts { "yes" } else { "no" };
+        let cells = [
+            without(field.fails, &["nodes"]),
+            without(field.fails, &["services", "services/status"]),
+            without(field.fails, &["nodes/status"]),
+            without(field.lacks, &["persistentvolumes"]),
+            without(field.lacks, &["tokenreviews", "subjectaccessreviews"]),
+        ];
+        text += &format!("| {} | {accounts} | {} |\n", field.program, cells.join(" | "));
+    }
+    text
+}
