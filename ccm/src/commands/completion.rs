@@ -33,10 +33,12 @@ pub(super) fn run(program: &Program, args: &[OsString]) -> Result<String, Failur
     let asked = matches.subcommand_matches(NAME).and_then(|matches| matches.get_one::<String>(SHELL));
     let shell = SHELLS.iter().find(|(name, _)| asked.is_some_and(|asked| asked == name)).map(|(_, shell)| *shell);
     let Some(shell) = shell else { return Err(Failure::error("completion: want the name of a shell")) };
+    // `kubectl ccm` is the program kubectl-ccm.
+    let name = program.name.replace(' ', "-");
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut with_flags(program), program.name, &mut script);
+    clap_complete::generate(shell, &mut with_flags(program), &*name, &mut script);
     let script = String::from_utf8(script).map_err(|error| Failure::error(format!("completion: {error}")))?;
-    Ok(script + &objects(shell).replace("PROGRAM", program.name))
+    Ok(script + &objects(shell).replace("PROGRAM", &name))
 }
 
 /// Completes objects by asking the program, which asks the cluster of `$KUBECONFIG`, and leaves the rest to the script.

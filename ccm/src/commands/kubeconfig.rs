@@ -73,7 +73,9 @@ fn path(values: &FlagValues) -> Result<String, String> {
 }
 
 fn access(values: &FlagValues) -> Result<Access, String> {
-    let (user, groups) = (values.text(USER), values.list(GROUP));
+    let user = values.text(USER);
+    // The default of such a flag is one empty text.
+    let groups: Vec<String> = values.list(GROUP).into_iter().filter(|group| !group.is_empty()).collect();
     if user.is_empty() && !groups.is_empty() {
         return Err(format!("--{GROUP}={}: add --{USER}=USER, which it belongs to", groups.join(",")));
     }

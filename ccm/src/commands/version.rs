@@ -12,7 +12,7 @@ use crate::version;
 pub(super) const COMMAND: Command = Command {
     name: "version",
     words: "",
-    about: "Prints the version, commit, build date, providers, and tested versions of Kubernetes.",
+    about: "Prints version, commit, date, providers, and tested versions of Kubernetes.",
     details: "\
   ccm version
   ccm version -o json",

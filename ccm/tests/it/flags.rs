@@ -56,7 +56,7 @@ fn the_help_of_a_command_names_its_words_its_flags_and_the_exit_codes() {
 fn help_is_also_a_command_and_takes_the_name_of_another() {
     let all = run(&["help"]);
     assert_eq!((all.code, &*all.stdout), (Some(0), &*run(&["--help"]).stdout));
-    assert!(all.stdout.contains("\n\nCommands:\n  plan "), "{}", all.stdout);
+    assert!(all.stdout.contains("\n\nCommands:\n  check "), "{}", all.stdout);
     assert!(!all.stdout.contains("__complete"), "{}", all.stdout);
     let plan = run(&["help", "plan"]);
     assert_eq!((plan.code, &*plan.stdout), (Some(0), &*run(&["plan", "--help"]).stdout));

@@ -19,7 +19,7 @@ impl Scene {
         ended(command.output().unwrap())
     }
 
-    async fn pod(&self, name: &str, args: &[&str]) {
+    async fn run_pod(&self, name: &str, args: &[&str]) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"}, "spec": {
             "automountServiceAccountToken": false,
             "volumes": [{"name": "cloud", "secret": {"secretName": "cloud"}}],
@@ -49,7 +49,7 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
     create(&scene.bed, "/api/v1/namespaces/kube-system/secrets", secret).await;
     let args =
         ["--cloud-provider=fake", "--cloud-config=/etc/cloud/cloud.yaml", "--kubeconfig=/etc/kubernetes/ccm.conf"];
-    scene.pod("ccm-a", &args).await;
+    scene.run_pod("ccm-a", &args).await;
 
     let explained = scene.kubectl_ccm(&["explain", "svc/web", "-o", "json"]);
     assert_eq!(explained.code, Some(2), "{}", explained.stderr);
@@ -59,7 +59,7 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
     let facts = document["facts"].to_string();
     assert!(facts.contains("does not run: "), "{facts}");
 
-    scene.pod("ccm-b", &["--cloud-provider=fake", "--cluster-name=other"]).await;
+    scene.run_pod("ccm-b", &["--cloud-provider=fake", "--cluster-name=other"]).await;
     let several = scene.kubectl_ccm(&["plan"]);
     several.reports(&["several cloud-controller-managers with different arguments run here (ccm-a, ccm-b)"]);
     assert_ne!(scene.kubectl_ccm(&["plan", "--cloud-provider=fake"]).code, Some(255));
