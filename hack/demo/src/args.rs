@@ -17,6 +17,7 @@ pub(crate) struct Args {
 pub(crate) enum CloudName {
     Fake,
     Aws,
+    Azure,
     Gce,
     OpenStack,
 }
@@ -57,8 +58,13 @@ Exit codes: 0 the tour went as described; 1 something did not happen in time, an
 before the end.";
 
 /// The values of `--cloud-provider`.
-const CLOUDS: [(&str, CloudName); 4] =
-    [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("gce", CloudName::Gce), ("openstack", CloudName::OpenStack)];
+const CLOUDS: [(&str, CloudName); 5] = [
+    ("fake", CloudName::Fake),
+    ("aws", CloudName::Aws),
+    ("azure", CloudName::Azure),
+    ("gce", CloudName::Gce),
+    ("openstack", CloudName::OpenStack),
+];
 /// On some clouds each node has a route and other objects, and a provider writes at the rate that its cloud allows.
 const MOST_WITH_PACE: usize = 200;
 
@@ -86,7 +92,7 @@ fn command() -> Command {
                 .value_name("NAME")
                 .default_value("fake")
                 .value_parser(cloud)
-                .help("The simulated cloud: fake, openstack, gce, or aws, whose SDK takes minutes to compile for the first time"),
+                .help("The simulated cloud: fake, azure, openstack, gce, or aws, whose SDK takes minutes to compile for the first time"),
         )
 }
 
@@ -136,9 +142,11 @@ mod tests {
 
     #[test]
     fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
-        let error = read(&["--cloud-provider=azure"]).unwrap_err();
-        assert!(error.contains("there is: fake, aws, gce, openstack"), "{error}");
-        for cloud in ["--cloud-provider=aws", "--cloud-provider=gce", "--cloud-provider=openstack"] {
+        let error = read(&["--cloud-provider=hetzner"]).unwrap_err();
+        assert!(error.contains("there is: fake, aws, azure, gce, openstack"), "{error}");
+        for cloud in
+            ["--cloud-provider=aws", "--cloud-provider=azure", "--cloud-provider=gce", "--cloud-provider=openstack"]
+        {
             assert!(read(&[cloud, "--nodes=201"]).unwrap_err().contains("at most 200"));
         }
         assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));

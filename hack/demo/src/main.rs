@@ -1,7 +1,7 @@
 //! `cargo demo`: a guided tour of the cloud-controller-manager.
 //!
 //! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud
-//! is the fake provider with a file that the tour edits, or a simulated OpenStack, Compute Engine or AWS (see
+//! is the fake provider with a file that the tour edits, or a simulated OpenStack, Azure, Compute Engine or AWS (see
 //! [`scene::cloud`]); the manager is the real one, with real flags. [`scene::kubelet`] simulates the other parts of a cluster: kubelets, pod
 //! ranges, the detection of silent kubelets.
 //!

@@ -37,6 +37,7 @@ pub(crate) struct NodeRow {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceRow {
+    pub(crate) uid: String,
     pub(crate) address: String,
     pub(crate) ports: String,
     pub(crate) finalizer: bool,
@@ -121,6 +122,7 @@ impl ServiceRow {
             format!("{number}/{}", text(port, "/protocol"))
         };
         let row = Self {
+            uid: text(service, "/metadata/uid").to_owned(),
             address: ingress.first().map(address).unwrap_or_default().to_owned(),
             ports: list(service, "/spec/ports").iter().map(port).collect::<Vec<_>>().join(","),
             finalizer: finalizers.iter().any(|f| f.as_str() == Some("service.kubernetes.io/load-balancer-cleanup")),

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+mod azure;
 mod gce;
 mod openstack;
 #[cfg(not(feature = "aws"))]
@@ -111,8 +112,8 @@ fn help_and_mistakes_start_nothing() {
     for flag in ["--nodes", "--keep", "--fast", "--cloud-provider"] {
         assert!(text(&help).0.contains(flag), "{flag}");
     }
-    let wrong = demo(temp.path(), &["--cloud-provider=azure"]).output().unwrap();
+    let wrong = demo(temp.path(), &["--cloud-provider=hetzner"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong).1.contains("there is: fake, aws, gce, openstack"));
+    assert!(text(&wrong).1.contains("there is: fake, aws, azure, gce, openstack"));
     assert_eq!(left(temp.path()), Vec::<PathBuf>::new());
 }

@@ -288,6 +288,8 @@ impl call::Operation for Operation {
             (code, _) if is_quota(code) => Meaning::Quota,
             ("RequestDisallowedByPolicy" | "ScopeLocked", _) => Meaning::Other,
             ("AuthorizationFailed" | "LinkedAuthorizationFailed", _) => Meaning::Denied,
+            // A neighbour has failed: the same request succeeds after its repair.
+            ("ReferencedResourceNotProvisioned", _) => Meaning::Passing,
             (code, _) if code.starts_with("InUse") || code.contains("CannotBeDeleted") => Meaning::Passing,
             ("OperationNotAllowed", Some(409)) => Meaning::Quota,
             ("ResourceNotFound" | "ResourceGroupNotFound" | "ParentResourceNotFound", _) => Meaning::NotFound,
@@ -389,6 +391,7 @@ mod tests {
             ("PublicIPCountLimitReached", None, Meaning::Quota),
             ("OperationNotAllowed", Some(409), Meaning::Quota),
             ("PublicIPAddressCannotBeDeleted", Some(400), Meaning::Passing),
+            ("ReferencedResourceNotProvisioned", Some(400), Meaning::Passing),
             ("AuthorizationFailed", Some(403), Meaning::Denied),
             ("RequestDisallowedByPolicy", Some(403), Meaning::Other),
             ("ScopeLocked", Some(409), Meaning::Other),

@@ -44,6 +44,8 @@ pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Fr
             let address = json::property(frontend, "privateIPAddress");
             !address.is_empty() && item.addresses.values().any(|wanted| same(wanted, address))
         }
+        // Nearly all: without it, hundreds of Services would look through all addresses for each frontend.
+        Scheme::External if item.addresses.is_empty() && item.public_ips.is_empty() => false,
         Scheme::External => {
             let id = json::reference(frontend, "publicIPAddress");
             let group = observed.public_ips_of(&item.public_ip_group);

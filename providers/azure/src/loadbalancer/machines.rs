@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::json;
 use crate::client::id::ArmId;
+use crate::client::operation::VMSS;
 
 const SCALE_SETS: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
 const MACHINES: &str = "Microsoft.Compute/virtualMachines";
@@ -63,6 +64,18 @@ pub(crate) struct Interfaces {
 }
 
 impl Interfaces {
+    /// Why nothing is known of a machine.
+    pub(crate) fn unread_of(&self, machine: &Machine) -> Option<&ProviderError> {
+        let id = machine.id();
+        self.unread.get(&machine.set().map_or_else(|| id.group().to_lowercase(), |set| set.folded()))
+    }
+
+    /// The scale set whose model names the pools of a machine.
+    pub(crate) fn model_of(&self, machine: &Machine) -> Option<ArmId> {
+        let flexible = || ArmId::parse(self.sets.get(&machine.id().folded())?).ok().filter(|set| set.is(VMSS.kind));
+        machine.set().or_else(flexible)
+    }
+
     /// What is written to change the pools of a machine: the instance, or the primary interface.
     pub(crate) fn of(&self, machine: &Machine) -> Option<(ArmId, &Value)> {
         match machine {

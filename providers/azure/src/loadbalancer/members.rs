@@ -213,6 +213,8 @@ pub(crate) struct PoolChange {
     /// Names of nodes with their addresses.
     pub(crate) add: BTreeMap<String, IpAddr>,
     pub(crate) remove: BTreeSet<String>,
+    /// Whether later calls have more to do.
+    pub(crate) has_more: bool,
 }
 
 impl InterfaceChange {
@@ -227,29 +229,54 @@ impl InterfaceChange {
 impl InstanceChange {
     /// What is sent: a part, because what is absent stays. The list of interfaces is whole.
     pub(crate) fn body(&self) -> Option<Value> {
-        let path = ["properties", "networkProfileConfiguration", "networkInterfaceConfigurations"];
-        let mut interfaces = json::list(&self.before, &path).to_vec();
-        if !self.pools.apply_primary(&mut interfaces) {
-            return None;
-        }
-        let mut properties = json!({"networkProfileConfiguration": {"networkInterfaceConfigurations": interfaces}});
-        let hardware = json::at(&self.before, &["properties", "hardwareProfile"]);
-        if let (true, Some(fields)) = (hardware.is_object(), properties.as_object_mut()) {
-            fields.insert("hardwareProfile".to_owned(), hardware.clone());
-        }
-        Some(partial(&self.before, &properties, None))
+        let mut interfaces = interfaces_of(&self.before).to_vec();
+        self.pools.apply_primary(&mut interfaces).then(|| instance_with(&self.before, &interfaces))
     }
+}
+
+fn interfaces_of_model(model: &Value) -> &[Value] {
+    json::list(model, &["properties", "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations"])
+}
+
+/// The pools that a model names.
+pub(crate) fn pools_of_model(model: &Value) -> impl Iterator<Item = ArmId> {
+    let configurations = interfaces_of_model(model).iter().flat_map(|it| json::items(it, "ipConfigurations"));
+    let pools = configurations.flat_map(|it| json::items(it, POOLS));
+    pools.filter_map(|pool| ArmId::parse(json::text(pool, &["id"])).ok())
+}
+
+fn interfaces_of(instance: &Value) -> &[Value] {
+    json::list(instance, &["properties", "networkProfileConfiguration", "networkInterfaceConfigurations"])
+}
+
+fn instance_with(before: &Value, interfaces: &[Value]) -> Value {
+    let mut properties = json!({"networkProfileConfiguration": {"networkInterfaceConfigurations": interfaces}});
+    let hardware = json::at(before, &["properties", "hardwareProfile"]);
+    if let (true, Some(fields)) = (hardware.is_object(), properties.as_object_mut()) {
+        fields.insert("hardwareProfile".to_owned(), hardware.clone());
+    }
+    partial(before, &properties, None)
+}
+
+/// What is sent to write an instance again as it is.
+pub(crate) fn instance_again(instance: &Value) -> Value {
+    instance_with(instance, interfaces_of(instance))
 }
 
 impl ModelChange {
     /// See [`InstanceChange::body`].
     pub(crate) fn body(&self) -> Option<Value> {
-        let path = ["properties", "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations"];
-        let mut interfaces = json::list(&self.before, &path).to_vec();
+        let mut interfaces = interfaces_of_model(&self.before).to_vec();
         if !self.pools.apply_primary(&mut interfaces) {
             return None;
         }
-        let network = json!({"networkInterfaceConfigurations": interfaces});
+        let mut network = json!({"networkInterfaceConfigurations": interfaces});
+        // That of a flexible set.
+        let version =
+            json::at(&self.before, &["properties", "virtualMachineProfile", "networkProfile", "networkApiVersion"]);
+        if let (true, Some(fields)) = (version.is_string(), network.as_object_mut()) {
+            fields.insert("networkApiVersion".to_owned(), version.clone());
+        }
         let properties = json!({"virtualMachineProfile": {"networkProfile": network}});
         Some(partial(&self.before, &properties, self.zone.as_ref()))
     }
@@ -347,8 +374,7 @@ pub(crate) fn obstacle(configurations: &[Value], pool: &ArmId, family: Family) -
 
 /// The IP configurations of the primary interface of an instance.
 pub(crate) fn configurations_of(instance: &Value) -> &[Value] {
-    let path = ["properties", "networkProfileConfiguration", "networkInterfaceConfigurations"];
-    let interfaces = json::list(instance, &path);
+    let interfaces = interfaces_of(instance);
     let one = interfaces.len() == 1;
     let primary = interfaces.iter().find(|it| one || json::at(it, &["properties", "primary"]) == &json!(true));
     primary.map(|interface| json::items(interface, "ipConfigurations")).unwrap_or_default()
@@ -466,6 +492,7 @@ mod tests {
             network: ArmId::new("s", "g", "Microsoft.Network/virtualNetworks", "net"),
             add: [("c".to_owned(), "10.0.0.3".parse().unwrap())].into(),
             remove: ["10.0.0.2".to_owned()].into(),
+            has_more: false,
         };
         let body = change.body();
         let addresses = &body["properties"]["loadBalancerBackendAddresses"];

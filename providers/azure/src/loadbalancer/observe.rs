@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::env::Env;
 use super::json;
-use super::machines::Machine;
+use super::machines::{Interfaces, Machine};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::refused::Refused;
@@ -23,7 +23,7 @@ use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_LIST, NIC_LIST, NSG_GET, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST,
+    LB_LIST, NIC_LIST, NSG_GET, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST,
 };
 use crate::client::{ApiError, Client};
 use crate::node::zones::Zones;
@@ -36,6 +36,10 @@ pub(super) struct Reads {
     zones: Zones,
     /// The machines of interfaces, both by ID in lower case. An interface keeps its machine.
     owners: Mutex<BTreeMap<String, String>>,
+    /// Scale sets whose model could not be written: their instances are members, and would not be read again.
+    due_models: Mutex<BTreeSet<ArmId>>,
+    /// The sets of machines that are no instances, both by ID in lower case; empty: none.
+    sets: Mutex<BTreeMap<String, String>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
     pub(super) refused: Refused,
@@ -43,8 +47,8 @@ pub(super) struct Reads {
 
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
-        let (owners, machines, refused) = Default::default();
-        Self { client, cluster, zones, owners, machines, refused }
+        let (owners, due_models, sets, machines, refused) = Default::default();
+        Self { client, cluster, zones, owners, due_models, sets, machines, refused }
     }
 
     /// Everything that a plan for these Services needs.
@@ -71,6 +75,7 @@ impl Reads {
             cluster: self.facts(&balancers),
             balancers,
             refused: self.refused.of(wanted),
+            most_rules: self.refused.most_rules(),
             ..Observed::default()
         };
         self.read_links(env, wanted, &mut observed).await;
@@ -191,7 +196,9 @@ impl Reads {
     /// The machines whose membership changes.
     async fn read_machines(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         observed.interfaces.owners.clone_from(&lock(&self.owners));
-        let missing = Missing::of(env, observed, wanted);
+        let mut missing = Missing::of(env, observed, wanted);
+        missing.sets.extend(std::mem::take(&mut *lock(&self.due_models)));
+        self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
         let sets = join_all(missing.sets.iter().map(|set| self.read_set(set)));
         let groups = join_all(missing.groups.iter().map(|(subscription, group)| async move {
             let read = self.client.list(NIC_LIST, subscription, group, Query::default()).await;
@@ -234,6 +241,52 @@ impl Reads {
         observed.interfaces.owners.clone_from(&owners);
     }
 
+    /// The sets of machines that are no instances: they say behind which of several load balancers a node is, and the
+    /// models of flexible ones name the pools of their machines.
+    async fn read_sets(&self, env: &Env, wanted: &Wanted, missing: &Missing, interfaces: &mut Interfaces) {
+        let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
+        let machines = hosts.filter_map(|host| Machine::of(&host.provider_id)).filter(|it| it.set().is_none());
+        let is_due = |it: &Machine| !env.several.is_empty() || missing.machines.contains(&it.id().folded());
+        let machines: Vec<Machine> = machines.filter(is_due).collect();
+        let place = |it: &Machine| (it.id().subscription().to_lowercase(), it.id().group().to_lowercase());
+        let unknown: BTreeSet<(String, String)> = {
+            let sets = lock(&self.sets);
+            machines.iter().filter(|it| !sets.contains_key(&it.id().folded())).map(place).collect()
+        };
+        let lists = join_all(unknown.into_iter().map(|(subscription, group)| async move {
+            let read = self.client.list(VM_LIST, &subscription, &group, Query::default()).await;
+            (group, read)
+        }));
+        for (group, read) in lists.await {
+            match read {
+                Ok(list) => {
+                    let mut sets = lock(&self.sets);
+                    sets.retain(|id, _| !id.contains(&format!("/resourcegroups/{group}/")));
+                    sets.extend(list.unwrap_or_default().iter().map(set_of));
+                }
+                Err(error) => drop(interfaces.unread.insert(group, error.into())),
+            }
+        }
+        {
+            let sets = lock(&self.sets);
+            let known = machines.iter().map(|it| it.id().folded());
+            interfaces.sets = known.filter_map(|id| Some((id.clone(), sets.get(&id)?.clone()))).collect();
+        }
+        let joining = interfaces.sets.iter().filter(|(machine, _)| missing.machines.contains(*machine));
+        let flexible: BTreeSet<ArmId> =
+            joining.filter_map(|(_, set)| ArmId::parse(set).ok()).filter(|set| set.is(VMSS.kind)).collect();
+        let models =
+            join_all(flexible.iter().map(|set| async { (set.folded(), self.client.get(VMSS_GET, set).await) }));
+        // Without its model, a machine still joins.
+        let read = models.await.into_iter().filter_map(|(set, model)| Some((set, model_part(&model.ok()??))));
+        interfaces.models.extend(read);
+    }
+
+    /// The model of a scale set is to be read and planned again.
+    pub(super) fn model_is_due(&self, set: &ArmId) {
+        lock(&self.due_models).insert(set.clone());
+    }
+
     async fn read_set<'s>(&self, set: &'s ArmId) -> ReadSet<'s> {
         let query = Query::default().with("$expand", "instanceView");
         let model = self.client.get(VMSS_GET, set);
@@ -245,6 +298,14 @@ impl Reads {
 
 /// A scale set with its model and instances.
 type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<Value>>, ApiError>);
+
+/// A machine and its scale set or availability set.
+fn set_of(machine: &Value) -> (String, String) {
+    let set = |name: &str| json::reference(machine, name).to_lowercase();
+    let set =
+        Some(set("virtualMachineScaleSet")).filter(|set| !set.is_empty()).unwrap_or_else(|| set("availabilitySet"));
+    (json::text(machine, &["id"]).to_lowercase(), set)
+}
 
 fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
     match read {

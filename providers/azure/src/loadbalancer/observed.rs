@@ -48,6 +48,9 @@ pub(crate) struct Observed {
     pub(crate) cluster: Option<Facts>,
     /// Services whose part of a shared object the cloud refuses, by key.
     pub(crate) refused: BTreeMap<String, ProviderError>,
+    /// The number of rules of an interface that Azure has named when it refused more.
+    #[serde(default)]
+    pub(crate) most_rules: Option<usize>,
     /// The interfaces of nodes that may become or cease to be members.
     pub(crate) interfaces: super::machines::Interfaces,
 }
@@ -58,7 +61,7 @@ pub(crate) struct Facts {
     pub(crate) services: Vec<ServiceFacts>,
     /// The internal addresses of managed nodes.
     pub(crate) nodes: BTreeSet<IpAddr>,
-    /// The provider IDs of all nodes.
+    /// The provider IDs of all nodes, also of those that were deleted while this process ran.
     pub(crate) machines: BTreeSet<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Services whose part of a shared object the cloud refuses: they are left out of it, so that the others get theirs.
+//! Services whose part of a shared object the cloud refuses: they are left out of it, so that the others get theirs. And
+//! the limits that it names when it refuses more.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,9 +14,13 @@ use super::wanted::Wanted;
 /// A refused part is sent again after this time: what was missing may have been created.
 const REFUSED: Duration = Duration::from_secs(3600);
 
-/// The refusals, by Service.
+/// What was refused.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<BTreeMap<String, Refusal>>);
+pub(super) struct Refused {
+    /// By Service.
+    services: Mutex<BTreeMap<String, Refusal>>,
+    most_rules: Mutex<Option<usize>>,
+}
 
 #[derive(Debug)]
 struct Refusal {
@@ -27,12 +32,23 @@ struct Refusal {
 impl Refused {
     /// Records that the cloud refuses the part of a Service.
     pub(super) fn note(&self, key: &str, fingerprint: u64, error: ProviderError) {
-        lock(&self.0).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
+        lock(&self.services).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
+    }
+
+    /// Records the limit in the text of an error, until the next start; whether it is news.
+    pub(super) fn learn(&self, text: &str) -> bool {
+        let Some(most) = most_rules_in(text) else { return false };
+        lock(&self.most_rules).replace(most) != Some(most)
+    }
+
+    /// The limit of rules of an interface, if it is another one than usual.
+    pub(super) fn most_rules(&self) -> Option<usize> {
+        *lock(&self.most_rules)
     }
 
     /// The refusals that still hold for these Services.
     pub(super) fn of(&self, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
-        let mut refused = lock(&self.0);
+        let mut refused = lock(&self.services);
         refused.retain(|_, refusal| refusal.at.elapsed() < REFUSED);
         let mut found = BTreeMap::new();
         for item in wanted.items.values() {
@@ -43,5 +59,25 @@ impl Refused {
             }
         }
         found
+    }
+}
+
+/// `… cannot have more than 299 NAT or load balancing rules combined.`
+fn most_rules_in(text: &str) -> Option<usize> {
+    let (before, _) = text.split_once(" NAT or load balancing rules combined")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_learned_once_from_the_text_of_a_refusal() {
+        let refused = Refused::default();
+        assert!(!refused.learn("Load balancer lb cannot have more than 5 rules."));
+        let text = "IpConfiguration c cannot have more than 249 NAT or load balancing rules combined.";
+        assert!(refused.learn(text) && !refused.learn(text));
+        assert_eq!(refused.most_rules(), Some(249));
     }
 }

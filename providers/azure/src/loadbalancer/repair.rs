@@ -1,4 +1,5 @@
-//! Objects in the state Failed, which keep a load balancer from being written: they are written once more as they are.
+//! What keeps a load balancer from being written or deleted: objects in the state Failed are written once more as they
+//! are, and models of scale sets that still name it are written without it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,8 +9,12 @@ use ccm_kit::lock;
 use tokio::time::Instant;
 
 use super::json::{self, same};
+use super::members::{ModelChange, Pools, instance_again, pools_of_model};
 use crate::client::id::ArmId;
-use crate::client::operation::{NIC, NIC_GET, NIC_PUT, PUBLIC_IP, PUBLIC_IP_GET, PUBLIC_IP_PUT};
+use crate::client::operation::{
+    NIC, NIC_GET, NIC_PUT, PUBLIC_IP, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS, VMSS_GET, VMSS_PUT, VMSS_VM, VMSS_VM_GET,
+    VMSS_VM_PUT,
+};
 use crate::client::{Client, Write};
 
 /// One that fails again is left alone for this time.
@@ -25,32 +30,57 @@ pub(super) struct Repairs(Mutex<BTreeMap<ArmId, Instant>>);
 pub(super) fn neighbour(message: &str) -> Option<ArmId> {
     let (_, rest) = message.split_once(REFUSAL)?;
     let id = ArmId::parse(rest.split_whitespace().next()?).ok()?;
-    // An interface is named by one of its configurations.
-    let parent = id.parent().filter(|parent| parent.is(NIC.kind));
-    Some(parent.unwrap_or(id))
+    // Interfaces are named by one of their configurations, and those of instances are part of these.
+    let mut around = std::iter::successors(id.parent(), ArmId::parent);
+    Some(around.find(|it| it.is(NIC.kind) || it.is(VMSS_VM.kind)).unwrap_or(id))
+}
+
+/// The scale set that an error names as the user of a load balancer.
+pub(super) fn user(message: &str) -> Option<ArmId> {
+    let (_, rest) = message.split_once("in use by virtual machine scale set ")?;
+    let id = ArmId::parse(rest.split_whitespace().next()?.trim_end_matches('.')).ok()?;
+    id.is(VMSS.kind).then_some(id)
 }
 
 impl Repairs {
+    /// Whether this is the first repair of an object for some time.
+    fn is_due(&self, id: &ArmId) -> bool {
+        let mut repairs = lock(&self.0);
+        repairs.retain(|_, at| at.elapsed() < AGAIN);
+        repairs.insert(id.clone(), Instant::now()).is_none()
+    }
+
+    /// Writes the model of a scale set without the pools of a load balancer; whether that succeeded.
+    pub(super) async fn detach(&self, client: &Client, set: &ArmId, balancer: &ArmId) -> bool {
+        let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
+        let is_own = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer);
+        let remove = pools_of_model(&before).filter(is_own).collect();
+        let pools = Pools { remove, ..Pools::default() };
+        let change = ModelChange { id: set.clone(), before, pools, zone: None };
+        let Some(body) = change.body().filter(|_| self.is_due(set)) else { return false };
+        tracing::info!(%set, %balancer, "the model of a scale set names a load balancer that is deleted: it is written without it");
+        let written = client.finish(&Write::put(VMSS_PUT, set.clone(), body), LIMIT).await;
+        written.inspect_err(|error| tracing::warn!(%set, %error, "the model still names the load balancer")).is_ok()
+    }
+
     /// Writes an object again if it has failed; whether that succeeded.
     pub(super) async fn repair(&self, client: &Client, id: &ArmId) -> bool {
         let (get, put) = match () {
             () if id.is(NIC.kind) => (NIC_GET, NIC_PUT),
             () if id.is(PUBLIC_IP.kind) => (PUBLIC_IP_GET, PUBLIC_IP_PUT),
+            () if id.is(VMSS_VM.kind) => (VMSS_VM_GET, VMSS_VM_PUT),
             () => return false,
         };
         let object = client.get(get, id).await.ok().flatten();
         let Some(object) = object.filter(|it| same(json::property(it, "provisioningState"), "Failed")) else {
             return false;
         };
-        {
-            let mut repairs = lock(&self.0);
-            repairs.retain(|_, at| at.elapsed() < AGAIN);
-            if repairs.insert(id.clone(), Instant::now()).is_some() {
-                return false;
-            }
+        if !self.is_due(id) {
+            return false;
         }
         tracing::warn!(%id, "an object in the state Failed keeps the load balancer from being written: it is written again");
-        let written = client.finish(&Write::put(put, id.clone(), object), LIMIT).await;
+        let body = if id.is(VMSS_VM.kind) { instance_again(&object) } else { object };
+        let written = client.finish(&Write::put(put, id.clone(), body), LIMIT).await;
         written.inspect_err(|error| tracing::warn!(%id, %error, "it is not repaired")).is_ok()
     }
 }
@@ -65,6 +95,14 @@ mod tests {
         let text = format!("{REFUSAL}{id} used by resource /subscriptions/s is not in Succeeded state.");
         assert_eq!(neighbour(&text).unwrap().as_str(), id);
         assert_eq!(neighbour(&format!("{REFUSAL}{id}/ipConfigurations/c used")).unwrap().as_str(), id);
+        let set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set";
+        let of = format!("{set}/virtualMachines/3/networkInterfaces/n/ipConfigurations/c");
+        let instance = neighbour(&format!("{REFUSAL}{of} used")).unwrap();
+        assert_eq!(instance.as_str(), format!("{set}/virtualMachines/3"));
         assert_eq!(neighbour("no"), None);
+        let text = format!(
+            "Cannot delete load balancer lb since its child resources p are in use by virtual machine scale set {set}."
+        );
+        assert_eq!(user(&text).unwrap().as_str(), set);
     }
 }

@@ -20,6 +20,7 @@ use super::names::is_of;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
+use super::plan::security::has_failed;
 use super::plan::service::Reached;
 use super::plan::step::{Made, SecurityChange, Write};
 use super::repair::{self, Repairs};
@@ -59,11 +60,14 @@ impl Writer<'_> {
                 {
                     return Ok(Written::Done);
                 }
-                client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
+                client::Write::put(LB_PUT, change.id.clone(), balancer::body(after)).of_new(change.is_new())
             }
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
-            Write::Pool(change) => client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded(),
+            Write::Pool(change) => {
+                made.lock().has_more |= change.has_more;
+                client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded()
+            }
             Write::Migrate { id, pools } => {
                 let body = Some(serde_json::json!({"pools": pools}));
                 client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
@@ -128,13 +132,23 @@ impl Writer<'_> {
                 Ok(Written::Accepted(operation))
             }
             Err(error) => {
-                if let Some(id) = repair::neighbour(&error.message)
-                    && self.repairs.repair(self.client, &id).await
-                {
+                if let Write::Model(change) = write {
+                    self.reads.model_is_due(&change.id);
+                }
+                if self.repaired(write, &error.message).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
                 Err(self.explained(edits, error.into()))
             }
+        }
+    }
+
+    /// Whether what an error names is not in the way any more.
+    async fn repaired(&self, write: &Write, message: &str) -> bool {
+        match (repair::neighbour(message), repair::user(message), write) {
+            (Some(id), ..) => self.repairs.repair(self.client, &id).await,
+            (None, Some(set), Write::DeleteBalancer(id)) => self.repairs.detach(self.client, &set, id).await,
+            _ => false,
         }
     }
 
@@ -156,7 +170,7 @@ impl Writer<'_> {
         };
         let request = match change.after(self.env, &now) {
             Outcome::Same => return Ok(Written::Done),
-            Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body),
+            Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body).of_new(now.is_null()),
             Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
         };
         self.send(&request, &Write::Address(change.clone()), made).await
@@ -176,7 +190,7 @@ impl Writer<'_> {
             let text = "the security group has no place for some Services: planned again";
             return Err(ProviderError::new(ErrorClass::Conflict, text));
         }
-        if after == change.before {
+        if after == change.before && !has_failed(&after) {
             return Ok(Written::Done);
         }
         let request = client::Write::put(NSG_PUT, change.id.clone(), after);
@@ -251,13 +265,18 @@ impl Writer<'_> {
         if !matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict) {
             return error;
         }
+        // The surplus fails alone when it is planned with the limit.
+        if !edits.is_empty() && self.reads.refused.learn(&error.to_string()) {
+            return ProviderError::new(ErrorClass::Conflict, error.to_string());
+        }
         let text = error.to_string().to_lowercase();
         let named: Vec<&Edit> = edits.iter().filter(|edit| names_part(&text, edit)).collect();
         if named.is_empty() || named.len() == edits.len() && named.len() > 1 {
             return error;
         }
         for edit in &named {
-            self.reads.refused.note(&edit.key, edit.fingerprint, error.clone());
+            let why = "the load balancer is written without this Service; correct what the error names, or change the Service";
+            self.reads.refused.note(&edit.key, edit.fingerprint, error.clone().wrap(why));
         }
         match named.len() < edits.len() {
             true => ProviderError::new(ErrorClass::Conflict, error.to_string()),

@@ -1,6 +1,7 @@
 //! A simulated Azure with a resource group, a network and machines, and the provider as a process creates it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ccm_cloudsim::azure::{Azure, ClusterSeed, MachineSeed, Options, SetSeed};
@@ -26,8 +27,17 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn start(options: Options) -> Self {
+        Self::with(options, &ClusterSeed::default())
+    }
+
+    /// With a network of two families.
+    pub(crate) fn dual(options: Options) -> Self {
+        Self::with(options, &ClusterSeed { range_v6: "fd00:240::/64", ..ClusterSeed::default() })
+    }
+
+    fn with(options: Options, seed: &ClusterSeed<'_>) -> Self {
         let cloud = Azure::start(options).unwrap();
-        cloud.world(|world| world.cluster(&ClusterSeed::default()));
+        cloud.world(|world| world.cluster(seed));
         Self { cloud, cluster: Arc::default(), environment: BTreeMap::new() }
     }
 
@@ -90,6 +100,39 @@ impl Bed {
     /// Asserts that every request was one that the API knows.
     pub(crate) fn is_clean(&self) {
         assert_eq!(self.cloud.violations(), Vec::<String>::new());
+    }
+}
+
+/// Fields that do not show what a caller has written.
+const IGNORED: [&str; 6] =
+    ["etag", "resourceGuid", "disableBgpRoutePropagation", "latestModelApplied", "modelDefinitionApplied", "alias"];
+
+/// All objects of these types, a line each, without what depends on the order of events.
+pub(crate) fn contents(cloud: &Azure, kinds: &[&str]) -> Vec<String> {
+    let objects = kinds.iter().flat_map(|kind| cloud.objects(kind));
+    objects.map(|object| stable(object).to_string()).collect()
+}
+
+/// The object without what each write changes, without what is empty, and without the values of public addresses: Azure
+/// chooses them.
+pub(crate) fn stable(mut object: Value) -> Value {
+    match &mut object {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !IGNORED.contains(&&**key));
+            fields.values_mut().for_each(|value| *value = stable(value.take()));
+            fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| *value = stable(value.take())),
+        Value::String(text) if text.parse().is_ok_and(is_public) => "a public address".clone_into(text),
+        _ => {}
+    }
+    object
+}
+
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !ip.is_private(),
+        IpAddr::V6(ip) => !ip.is_unique_local(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+mod azure;
 mod fake;
 mod gce;
 mod openstack;
@@ -107,6 +108,7 @@ pub(crate) struct Machine {
 pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
     Ok(match args.cloud {
         CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),
+        CloudName::Azure => Arc::new(azure::SimulatedAzure::start(folder, args.nodes)?),
         CloudName::Gce => Arc::new(gce::SimulatedGce::start(folder, args.nodes)?),
         CloudName::OpenStack => Arc::new(openstack::SimulatedOpenStack::start(folder, args.nodes)?),
         #[cfg(feature = "aws")]

@@ -33,7 +33,7 @@ impl Planner<'_> {
                 name,
                 what,
                 of_interface,
-                MOST_RULES_OF_INTERFACE,
+                self.observed.most_rules.unwrap_or(MOST_RULES_OF_INTERFACE),
                 "use fewer ports or Services, or several load balancers",
             )?;
         }
@@ -56,7 +56,7 @@ fn rules_of_members(body: &serde_json::Value) -> usize {
     json::items(body, "loadBalancingRules").len() + json::items(body, "inboundNatRules").len()
 }
 
-fn over(name: &str, what: &str, count: usize, most: usize, fix: &str) -> Result<(), ProviderError> {
+pub(super) fn over(name: &str, what: &str, count: usize, most: usize, fix: &str) -> Result<(), ProviderError> {
     match count > most {
         true => {
             Err(refused(format!("the load balancer {name} would have {count} {what}, and Azure allows {most}; {fix}")))

@@ -12,11 +12,14 @@ use super::super::observed::Seen;
 use super::super::tags;
 use super::super::wanted::links::Link;
 use super::super::wanted::{Item, refused};
+use super::limits::over;
 use super::step::{LinkDeletion, Write};
 use super::{Planner, summary};
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
+/// The private link services of a load balancer.
+const MOST_LINKS: usize = 8;
 const SUBNETS: u32 = 25;
 const LINKS: u32 = 30;
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
@@ -57,6 +60,9 @@ impl Planner<'_> {
                 _ => {}
             }
         }
+        if present.is_none() {
+            self.check_links(frontend)?;
+        }
         let mut body = present.clone().unwrap_or_else(|| json!({"name": name, "location": self.env.location}));
         self.set_link(&mut body, item, link, &name, frontend);
         let has_failed = present.as_ref().is_some_and(|it| same(json::property(it, "provisioningState"), "Failed"));
@@ -69,6 +75,25 @@ impl Planner<'_> {
         let step = Step::new(Write::Link { id, body }, summary, Items::one(place), Part::new(Kind::Settings));
         self.steps.push(step.needs(FRAME).stage(LINKS));
         Ok(())
+    }
+
+    /// Whether the load balancer of a frontend has a place for another private link service.
+    fn check_links(&self, frontend: &ArmId) -> Result<(), ProviderError> {
+        let Some(balancer) = frontend.parent() else { return Ok(()) };
+        let is_on = |link: &Value| {
+            let mut frontends = json::items(link, "loadBalancerFrontendIpConfigurations").iter();
+            frontends.any(|it| {
+                ArmId::parse(json::text(it, &["id"])).ok().and_then(|id| id.parent()).as_ref() == Some(&balancer)
+            })
+        };
+        let new = |step: &&Step<Write>| {
+            step.summary.verb == Verb::Create && matches!(&step.write, Write::Link { body, .. } if is_on(body))
+        };
+        let present =
+            self.observed.links.values().filter_map(Seen::present).flatten().filter(|link| is_on(link)).count();
+        let all = present + self.steps.iter().filter(new).count() + 1;
+        let fix = "share a frontend, or use several load balancers";
+        over(balancer.name(), "private link services", all, MOST_LINKS, fix)
     }
 
     fn set_link(&self, body: &mut Value, item: &Item, link: &Link, name: &str, frontend: &ArmId) {
@@ -140,16 +165,19 @@ impl Planner<'_> {
                 )));
             }
         };
-        if same(json::property(subnet, "privateLinkServiceNetworkPolicies"), "Disabled") || self.opened.contains(&id) {
+        if same(json::property(subnet, "privateLinkServiceNetworkPolicies"), "Disabled") {
+            return Ok(());
+        }
+        let is_it = |step: &&mut Step<Write>| matches!(&step.write, Write::Subnet { id: other, .. } if *other == id);
+        if let Some(Items::Some(places)) = self.steps.iter_mut().find(is_it).map(|step| &mut step.items) {
+            places.insert(place);
             return Ok(());
         }
         let mut body = subnet.clone();
         json::overlay(&mut body, &json!({"properties": {"privateLinkServiceNetworkPolicies": "Disabled"}}));
         let summary = summary(Verb::Update, "Subnet", &id, "a private link service needs it", Risk::None);
-        let step =
-            Step::new(Write::Subnet { id: id.clone(), body }, summary, Items::one(place), Part::new(Kind::Settings));
+        let step = Step::new(Write::Subnet { id, body }, summary, Items::one(place), Part::new(Kind::Settings));
         self.steps.push(step.needs(FRAME).stage(SUBNETS));
-        self.opened.insert(id);
         Ok(())
     }
 

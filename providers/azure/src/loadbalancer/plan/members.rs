@@ -4,12 +4,13 @@
 //! machine, whatever the number of pools, and one for each pool of addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
 use serde_json::Value;
 
-use super::super::env::PoolKind;
+use super::super::env::{PoolKind, balancer_name};
 use super::super::json;
 use super::super::machines::Machine;
 use super::super::members::{
@@ -17,10 +18,11 @@ use super::super::members::{
     scheme_of,
 };
 use super::super::names::{self, Family};
+use super::super::wanted::hosts::Host;
 use super::super::wanted::refused;
 use super::balancer::BalancerChange;
 use super::step::Write;
-use super::{Planner, summary};
+use super::{Planner, is_pair, summary};
 use crate::client::id::ArmId;
 
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
@@ -43,6 +45,9 @@ struct Changes {
     is_of_new: bool,
 }
 
+/// The nodes of each of several load balancers, by name.
+type Places = BTreeMap<String, BTreeSet<String>>;
+
 impl Planner<'_> {
     /// Plans the members of all pools.
     pub(super) fn member_steps(&mut self) {
@@ -50,6 +55,11 @@ impl Planner<'_> {
         let places = self.places_of_nodes();
         let mut changes = Changes::default();
         changes.places.insert(owner);
+        // The sets of nodes decide behind which of several load balancers they are.
+        if let (false, Some(error)) = (self.env.several.is_empty(), self.observed.interfaces.unread.values().next()) {
+            let error = error.clone();
+            return self.fail_members(&changes.places, &error);
+        }
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
             let leaves = self.env.leaves_members(scheme_of(&change.name));
@@ -66,13 +76,7 @@ impl Planner<'_> {
                 }
                 let id = change.id.child("backendAddressPools", &name);
                 let result = match self.env.pools {
-                    PoolKind::Addresses => {
-                        let plain = names::without_internal(&change.name).0;
-                        let nodes = places.as_ref().and_then(|places| {
-                            places.iter().find(|(name, _)| json::same(name, plain)).map(|(_, nodes)| nodes)
-                        });
-                        self.addresses(change, &id, pool, family, owner, nodes)
-                    }
+                    PoolKind::Addresses => self.addresses(change, &id, pool, family, owner, places.as_ref()),
                     PoolKind::Interfaces => self.interfaces(&id, pool, family, &mut changes),
                 };
                 if let Err(error) = result {
@@ -104,7 +108,7 @@ impl Planner<'_> {
         pool: &Value,
         family: Family,
         owner: usize,
-        nodes: Option<&BTreeSet<String>>,
+        places: Option<&Places>,
     ) -> Result<(), ProviderError> {
         if !json::items(pool, "backendIPConfigurations").is_empty()
             && json::items(pool, "loadBalancerBackendAddresses")
@@ -113,27 +117,7 @@ impl Planner<'_> {
         {
             return self.migrate(change, id, owner);
         }
-        let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
-        let present = json::items(pool, "loadBalancerBackendAddresses").iter();
-        let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
-        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
-        let nodes = nodes.filter(|nodes| !nodes.is_empty());
-        if nodes.is_none() && !self.env.several.is_empty() && !present.is_empty() {
-            return Ok(());
-        }
-        let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
-        let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
-        let wanted: BTreeMap<String, std::net::IpAddr> = wanted.collect();
-        let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
-        let mut remove: BTreeSet<String> =
-            present.iter().filter(|text| !text.is_empty() && !is_wanted(text)).map(|text| (*text).to_owned()).collect();
-        if wanted.is_empty() {
-            remove.clear();
-        }
-        let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect::<BTreeMap<_, _>>();
-        if add.is_empty() && remove.is_empty() {
-            return Ok(());
-        }
+        let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
         let mut summary = summary(
             Verb::Attach,
             "LoadBalancer",
@@ -147,20 +131,75 @@ impl Planner<'_> {
             before: text(remove.iter().cloned().collect()),
             after: text(add.values().map(ToString::to_string).collect()),
         });
-        let place = change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place));
+        // Those that come from other load balancers leave them in the next call.
+        let is_elsewhere =
+            |ip: &IpAddr| self.bodies().any(|body| !is_pair(json::name(body), &change.name) && has(body, *ip));
         let write = Write::Pool(PoolChange {
             id: id.clone(),
             before: pool.clone(),
             network: self.env.network_id(),
+            has_more: places.is_some() && add.values().any(is_elsewhere),
             add,
             remove,
         });
         let part = Part::of(Kind::Members, change.name.clone());
-        let step = Step::new(write, summary, Items::one(place.unwrap_or(owner)), part);
+        let step = Step::new(write, summary, self.items_of_pool(change, owner), part);
         let needs = if change.is_new() { FRAME } else { &[] };
         // The pools of one load balancer are written one after the other.
         self.steps.push(step.needs(needs).stage(JOINS + u32::from(family == Family::V6)));
         Ok(())
+    }
+
+    /// The Services of a write of a pool: with one of those that change the load balancer, because a write of it that still
+    /// runs would be cancelled.
+    fn items_of_pool(&self, change: &BalancerChange, owner: usize) -> Items {
+        let mut places = change.edits.iter().map(|edit| edit.place);
+        let reached = places.clone().find(|place| self.reached.contains_key(place));
+        Items::Some(reached.map_or_else(|| places.next().into_iter().chain([owner]).collect(), |place| [place].into()))
+    }
+
+    /// The addresses that a pool gains, by node, and those that it loses; `None` if there are none.
+    fn address_changes(
+        &self,
+        balancer: &str,
+        pool: &Value,
+        family: Family,
+        places: Option<&Places>,
+    ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>)> {
+        let hosts = self.wanted.hosts.as_ref()?;
+        let present = json::items(pool, "loadBalancerBackendAddresses").iter();
+        let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
+        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
+        let plain = names::without_internal(balancer).0;
+        let nodes = places.and_then(|places| places.iter().find(|(name, _)| json::same(name, plain)));
+        let nodes = nodes.map(|(_, nodes)| nodes).filter(|nodes| !nodes.is_empty());
+        if nodes.is_none() && !self.env.several.is_empty() && !present.is_empty() {
+            return None;
+        }
+        let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
+        let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
+        let wanted: BTreeMap<String, IpAddr> = wanted.collect();
+        let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
+        let leaves = |text: &&&str| !text.is_empty() && !is_wanted(text) && self.may_leave(text, balancer, places);
+        let mut remove: BTreeSet<String> = present.iter().filter(leaves).map(|text| (*text).to_owned()).collect();
+        if wanted.is_empty() {
+            remove.clear();
+        }
+        let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect::<BTreeMap<_, _>>();
+        (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
+    }
+
+    /// Whether an address is in the pool of the load balancer to which its node moves, if there is any.
+    fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
+        let Some(ip) = ccm_provider::address::parse_ip(address) else { return true };
+        let is_of = |(_, host): &(&String, &Host)| host.addresses.contains(&ip);
+        let node = self.wanted.hosts.iter().flatten().find(is_of).map(|(name, _)| name);
+        let target = node.and_then(|node| places?.iter().find(|(_, nodes)| nodes.contains(node)));
+        target.is_none_or(|(plain, _)| {
+            let name = balancer_name(plain, scheme_of(balancer));
+            let observed = json::named(&self.observed.balancers, &name);
+            self.body(&name).is_null() || observed.is_some_and(|body| has(body, ip))
+        })
     }
 
     /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
@@ -175,7 +214,8 @@ impl Planner<'_> {
         let text = "its members are interfaces, and are to be addresses";
         let summary = summary(Verb::Update, "LoadBalancer", &change.id, text, Risk::Brief);
         let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()] };
-        let step = Step::new(write, summary, Items::one(owner), Part::of(Kind::Members, change.name.clone()));
+        let part = Part::of(Kind::Members, change.name.clone());
+        let step = Step::new(write, summary, self.items_of_pool(change, owner), part);
         self.steps
             .push(step.needs(&[]).stage(JOINS + u32::from(!pool.name().eq_ignore_ascii_case(&self.wanted.cluster))));
         Ok(())
@@ -200,7 +240,7 @@ impl Planner<'_> {
         let owners = &self.observed.interfaces.owners;
         let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
         for machine in &wanted {
-            if let Some(set) = machine.set() {
+            if let Some(set) = self.observed.interfaces.model_of(machine) {
                 changes.models.entry(set).or_default().add.insert((id.clone(), family));
             }
             if !members.has(machine, owners) {
@@ -221,8 +261,8 @@ impl Planner<'_> {
 
     fn machine_steps(&mut self, Changes { machines, models, places, is_of_new }: Changes) {
         let needs = if is_of_new { FRAME } else { &[] };
-        let joining: BTreeSet<ArmId> = machines.keys().filter_map(Machine::set).collect();
-        for (set, pools) in models.into_iter().filter(|(set, _)| joining.contains(set)) {
+        // Only models of sets whose members change were read.
+        for (set, pools) in models {
             self.model_step(&set, pools, &places, needs, MODELS);
         }
         let mut count = 0;
@@ -264,7 +304,10 @@ impl Planner<'_> {
     ) -> bool {
         let read = &self.observed.interfaces;
         let Some((id, before)) = read.of(machine) else {
-            self.skip(machine, places, "it is not found");
+            match read.unread_of(machine).cloned() {
+                Some(error) => self.fail_members(places, &error),
+                None => self.skip(machine, places, "it is not found"),
+            }
             return false;
         };
         let configurations = match machine {
@@ -272,24 +315,22 @@ impl Planner<'_> {
             Machine::Machine(_) => json::items(before, "ipConfigurations"),
         };
         let before = before.clone();
+        let (joins, mut obstacles) = (may_join(&before), Vec::new());
+        pools.add.retain(|(pool, family)| {
+            let found = obstacle(configurations, pool, *family).filter(|_| joins);
+            let is_free = found.is_none();
+            obstacles.extend(found);
+            joins && is_free
+        });
         if matches!(machine, Machine::Machine(_))
             && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed")
         {
             self.skip(machine, places, "its interface is in the state Failed; repair it");
             return false;
         }
-        if !may_join(&before) {
-            pools.add.clear();
-        }
-        let obstacles: Vec<String> =
-            pools.add.iter().filter_map(|(pool, family)| obstacle(configurations, pool, *family)).collect();
-        if let Some(why) = obstacles.first() {
-            let configurations = configurations.to_vec();
-            pools.add.retain(|(pool, family)| obstacle(&configurations, pool, *family).is_none());
-            // A node of one family is no mistake.
-            if !why.contains("configuration") {
-                self.skip(machine, places, why);
-            }
+        // A node of one family is no mistake.
+        if let Some(why) = obstacles.first().filter(|why| !why.contains("configuration")) {
+            self.skip(machine, places, why);
         }
         let verb = if pools.add.is_empty() { Verb::Detach } else { Verb::Attach };
         let (write, kind, has_body) = match machine {
@@ -314,6 +355,14 @@ impl Planner<'_> {
         let step = Step::new(write, summary, Items::Some(places.clone()), part);
         self.steps.push(step.needs(needs).stage(stage));
         true
+    }
+
+    /// Nothing follows for members that were not read.
+    fn fail_members(&mut self, places: &BTreeSet<usize>, error: &ProviderError) {
+        let error = error.clone().wrap("the members of the load balancer");
+        for place in places {
+            self.failed.entry(*place).or_insert_with(|| error.clone());
+        }
     }
 
     fn skip(&mut self, machine: &Machine, places: &BTreeSet<usize>, why: &str) {
@@ -351,6 +400,13 @@ impl Planner<'_> {
             self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
         }
     }
+}
+
+/// Whether an address is in a pool of a load balancer.
+fn has(balancer: &Value, ip: IpAddr) -> bool {
+    let pools = json::items(balancer, "backendAddressPools").iter();
+    let mut addresses = pools.flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
+    addresses.any(|address| ccm_provider::address::parse_ip(json::property(address, "ipAddress")) == Some(ip))
 }
 
 fn of_addresses(pool: &ArmId) -> ProviderError {

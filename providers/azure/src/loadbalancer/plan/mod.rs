@@ -59,8 +59,6 @@ pub(super) struct Planner<'a> {
     failed: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
-    /// Subnets that are opened for private link services.
-    opened: BTreeSet<ArmId>,
 }
 
 /// The writes that change what was observed into what is wanted.
@@ -121,7 +119,6 @@ impl<'a> Planner<'a> {
             failed: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
-            opened: BTreeSet::new(),
         }
     }
 

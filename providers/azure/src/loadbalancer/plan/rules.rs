@@ -13,7 +13,7 @@ use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
 use super::super::wanted::access::Access;
 use super::super::wanted::{Destinations, Item, refused};
-use super::security::{self, Claim, Keep, by_family};
+use super::security::{self, Claim, Keep, by_family, has_failed};
 use super::service::Reached;
 use super::step::{SecurityChange, SecurityPart, Write};
 use super::{Planner, RULES, summary};
@@ -60,16 +60,20 @@ impl Planner<'_> {
         );
         let claims: Vec<Claim> = parts.iter().map(|part| part.claim.clone()).collect();
         let (after, failed) = security::after(&before, &claims, Some(&keep));
+        // Those that have no place are not in the write: it would be planned again for them.
+        parts.retain(|part| !failed.contains_key(&part.claim.place));
         for (place, error) in failed {
             self.failed.entry(place).or_insert(error);
         }
-        let is_due = |part: &&SecurityPart| !part.pending.is_empty() || !security::is_satisfied(group, &part.claim);
+        let satisfied = security::satisfied(group, parts.iter().map(|part| &part.claim));
+        let is_due = |part: &&SecurityPart| !part.pending.is_empty() || !satisfied.contains(&part.claim.place);
         let mut places: BTreeSet<usize> = parts.iter().filter(is_due).map(|part| part.claim.place).collect();
-        if after != *group && places.is_empty() {
+        let differs = after != *group || has_failed(group);
+        if differs && places.is_empty() {
             places.extend(self.first_whole().or_else(|| self.wanted.items.keys().next().copied()));
         }
         let is_pending = parts.iter().any(|part| !part.pending.is_empty());
-        if after == *group && !is_pending || places.is_empty() {
+        if !differs && !is_pending || places.is_empty() {
             return;
         }
         let id = self.env.security_group_id();

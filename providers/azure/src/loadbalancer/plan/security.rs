@@ -94,17 +94,10 @@ pub(crate) fn after(group: &Value, claims: &[Claim], keep: Option<&Keep>) -> (Va
     if let Some(keep) = keep {
         rules.retain(keep);
     }
-    if let Some(problem) = rules.problem().filter(|_| Rules::of(group).problem().is_none()) {
+    if rules.problem().is_some() && Rules::of(group).problem().is_none() {
         // Somebody has to give way: the last ones that do not fit.
         rules = Rules::of(group);
-        for claim in claims {
-            let mut with = rules.clone();
-            let result = with.take(claim);
-            match with.problem().map(|_| refused(problem.clone())).or(result.err()) {
-                Some(error) => drop(failed.insert(claim.place, error)),
-                None => rules = with,
-            }
-        }
+        rules.take_what_fits(claims, &mut failed);
         if let Some(keep) = keep {
             rules.retain(keep);
         }
@@ -118,11 +111,15 @@ pub(crate) fn destinations(group: &Value) -> impl Iterator<Item = (&str, Vec<Str
     managed.map(|rule| (json::name(rule), both(rule, "destinationAddressPrefix", "destinationAddressPrefixes")))
 }
 
-/// Whether a Service has exactly its rules.
-pub(crate) fn is_satisfied(group: &Value, claim: &Claim) -> bool {
-    let before = Rules::of(group);
-    let mut after = before.clone();
-    after.take(claim).is_ok() && after.into_group(group) == *group
+/// Whether the last write of a group has failed: what is shown may not be there.
+pub(crate) fn has_failed(group: &Value) -> bool {
+    same(json::property(group, "provisioningState"), "Failed")
+}
+
+/// The Services among these that have exactly their rules.
+pub(crate) fn satisfied<'c>(group: &Value, claims: impl Iterator<Item = &'c Claim>) -> BTreeSet<usize> {
+    let all = Rules::of(group);
+    claims.filter(|claim| all.satisfies(claim)).map(|claim| claim.place).collect()
 }
 
 impl Rules {
@@ -130,6 +127,34 @@ impl Rules {
         let rules: Vec<Rule> = json::items(group, "securityRules").iter().map(Rule::of).collect();
         let priorities = rules.iter().map(|rule| rule.priority).collect();
         Self { rules, priorities }
+    }
+
+    /// Whether nothing would change for a Service: neither the rules with its destinations, nor new ones.
+    fn satisfies(&self, claim: &Claim) -> bool {
+        let concerns = |rule: &&Rule| {
+            let mut own = claim.destinations.values().chain(claim.former.values());
+            rule.is_managed && own.any(|own| !own.is_disjoint(&rule.destinations))
+        };
+        let before: Vec<Rule> = self.rules.iter().filter(concerns).cloned().collect();
+        let mut after = Self { rules: before.clone(), priorities: BTreeSet::new() };
+        after.take(claim).is_ok()
+            && after.into_values() == before.into_iter().map(|rule| rule.value).collect::<Vec<_>>()
+    }
+
+    /// Takes all of them if they fit together, else what fits of each half.
+    fn take_what_fits(&mut self, claims: &[Claim], failed: &mut BTreeMap<usize, ProviderError>) {
+        let mut with = self.clone();
+        let taken = claims.iter().try_for_each(|claim| with.take(claim));
+        match (with.problem().map(refused).or(taken.err()), claims) {
+            (None, _) => *self = with,
+            (Some(error), [claim]) => drop(failed.insert(claim.place, error)),
+            (Some(_), []) => {}
+            (Some(_), _) => {
+                let (first, second) = claims.split_at(claims.len() / 2);
+                self.take_what_fits(first, failed);
+                self.take_what_fits(second, failed);
+            }
+        }
     }
 
     /// What one Service gives up and takes.
@@ -289,9 +314,12 @@ impl Rules {
             })
     }
 
+    fn into_values(self) -> Vec<Value> {
+        self.rules.into_iter().filter(|rule| !rule.is_dropped()).map(Rule::into_value).collect()
+    }
+
     fn into_group(self, group: &Value) -> Value {
-        let rules: Vec<Value> =
-            self.rules.into_iter().filter(|rule| !rule.is_dropped()).map(Rule::into_value).collect();
+        let rules = self.into_values();
         let mut after = group.clone();
         if rules != json::items(group, "securityRules") {
             *json::items_mut(&mut after, "securityRules") = rules;

@@ -4,14 +4,6 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 
 use super::*;
 
-fn errors(names: &[&str], answers: &[ServiceAnswer]) -> BTreeMap<String, String> {
-    let failed = names.iter().zip(answers).filter_map(|(name, answer)| {
-        let error = answer.result.as_ref().err()?;
-        Some(((*name).to_owned(), error.to_string()))
-    });
-    failed.collect()
-}
-
 async fn three(more: &str) -> (Scene, [&'static str; 3]) {
     let mut scene = Scene::new(more, 2).await;
     let names = ["web0", "web1", "web2"];
@@ -67,60 +59,9 @@ async fn an_address_that_cannot_be_made_fails_its_service_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_writer_costs_one_more_read_and_one_more_write() {
-    for action in ["loadBalancers.put", "networkSecurityGroups.put"] {
-        let (mut scene, names) = three(BY_ADDRESS).await;
-        let fault = Fault::Code { status: 412, code: "PreconditionFailed".into(), message: String::new() };
-        scene.bed.cloud.fault(Rule::every(fault).on("network", action).window(0, 1));
-        let mark = scene.mark();
-        let answers = scene.call(&names, ServiceAction::Ensure).await;
-        assert_eq!(errors(&names, &answers), BTreeMap::new(), "{action}");
-        assert_eq!(scene.writes(mark)[action], 2, "{action}");
-        assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new(), "{action}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_change_meanwhile_survives() {
-    let (mut scene, names) = three(BY_ADDRESS).await;
-    scene.ensure(&names).await;
-    let path = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
-    let mut balancer = scene.bed.cloud.object(&path);
-    balancer["tags"] = json!({"team": "a"});
-    scene.bed.cloud.by_hand("PUT", &path, &balancer).unwrap();
-    scene.service("web0", &[], port(99));
-    scene.ensure(&names).await;
-    assert_eq!(scene.object("loadBalancers", "kubernetes")["tags"], json!({"team": "a"}));
-    scene.delete(&["web0"]).await;
-    assert_eq!(scene.object("loadBalancers", "kubernetes")["tags"], json!({"team": "a"}));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_interface_in_the_pool_is_written_again() {
-    let mut scene = Scene::new("", 0).await;
-    let machine = scene.bed.machine("vm0");
-    scene.nodes = vec![
-        Node { name: "vm0".into(), provider_id: Some(format!("azure://{machine}").into()), ..Node::default() }.into(),
-    ];
-    scene.bed.cluster.set_nodes(scene.nodes.clone());
-    scene.service("web0", &[], port(80));
-    scene.ensure(&["web0"]).await;
-    let interface = format!("{GROUP}/Microsoft.Network/networkInterfaces/vm0-nic");
-    scene.bed.cloud.world(|world| world.state(&interface, "Failed"));
-    scene.service("web1", &[], port(81));
-    scene.ensure(&["web0", "web1"]).await;
-    assert_eq!(scene.bed.cloud.object(&interface)["properties"]["provisioningState"], "Succeeded");
-    scene.bed.is_clean();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_of_their_own_join_and_leave() {
     let mut scene = Scene::new("", 0).await;
-    let node = |name: &str, id: &str| -> NodeRef {
-        Node { name: name.into(), provider_id: Some(format!("azure://{id}").into()), ..Node::default() }.into()
-    };
-    let (one, two) = (scene.bed.machine("vm0"), scene.bed.machine("vm1"));
-    scene.nodes = vec![node("vm0", &one), node("vm1", &two)];
+    scene.nodes = ["vm0", "vm1"].map(|name| machine_node(&scene, name)).into();
     scene.bed.cluster.set_nodes(scene.nodes.clone());
     scene.service("web", &[], port(80));
     scene.ensure(&["web"]).await;
@@ -137,5 +78,89 @@ async fn machines_of_their_own_join_and_leave() {
     assert_eq!(members(&scene), 1);
     scene.delete(&["web"]).await;
     assert!(scene.objects("loadBalancers").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_of_a_flexible_set_names_the_pool_until_the_load_balancer_goes() {
+    let mut scene = Scene::new("", 0).await;
+    let seed = SetSeed { name: "flex", flexible: true, instances: 2, ..SetSeed::default() };
+    let set = scene.bed.cloud.world(|world| world.scale_set(&seed));
+    let node = |number: usize| -> NodeRef {
+        let id = format!("azure://{GROUP}/Microsoft.Compute/virtualMachines/flex_{number}");
+        Node { name: format!("flex00000{number}").into(), provider_id: Some(id.into()), ..Node::default() }.into()
+    };
+    scene.nodes = vec![node(0), node(1)];
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    let model = |scene: &Scene| {
+        let at = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties/\
+                  ipConfigurations/0/properties";
+        scene.bed.cloud.object(&set).pointer(at).cloned().unwrap()
+    };
+    let before = model(&scene);
+    scene.service("web", &[], port(80));
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    let writes = scene.writes(mark);
+    assert_eq!((writes["virtualMachineScaleSets.put"], writes["networkInterfaces.put"]), (1, 2), "{writes:?}");
+    assert_eq!(model(&scene)["loadBalancerBackendAddressPools"].as_array().unwrap().len(), 1);
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
+    scene.delete(&["web"]).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    let mut after = model(&scene);
+    after.as_object_mut().unwrap().remove("loadBalancerBackendAddressPools");
+    assert_eq!(after, before, "the rest of the model is as it was");
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_cannot_be_read_are_an_error_and_are_not_forgotten() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    let fault = Fault::Code { status: 403, code: "AuthorizationFailed".into(), message: "no".into() };
+    scene.bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.list").window(0, 1));
+    let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+    assert!(error.contains("virtualMachineScaleSets/virtualMachines/read"), "{error}");
+    scene.ensure(&["web"]).await;
+    let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+    assert_eq!(items(&pools[0], "backendIPConfigurations").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_azure_names_is_kept_and_only_the_surplus_fails() {
+    let mut options = Options::default();
+    options.limits.rules_per_interface = 4;
+    let mut scene = Scene::with(options, "", 1).await;
+    scene.service("web0", &[], port(80));
+    scene.ensure(&["web0"]).await;
+    let names = ["web0", "web1", "web2", "web3"];
+    for (number, name) in (81_u16..).zip(&names[1..]) {
+        scene.service(name, &[], port(number));
+    }
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["web3"], "{errors:?}");
+    assert!(errors["web3"].contains("would have 4 rules") && errors["web3"].contains("allows 3"), "{errors:?}");
+    let mark = scene.mark();
+    scene.call(&names, ServiceAction::Ensure).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "no more of it is sent");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ninth_private_link_of_a_load_balancer_fails_alone() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let names: Vec<String> = (0..9).map(|number| format!("web{number}")).collect();
+    for (number, name) in (80_u16..).zip(&names) {
+        let annotations = [("azure-load-balancer-internal", "true"), ("azure-pls-create", "true")];
+        scene.service(name, &annotations, port(number));
+    }
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["web8"], "{errors:?}");
+    assert!(errors["web8"].contains("9 private link services, and Azure allows 8"), "{errors:?}");
+    assert_eq!(scene.objects("privateLinkServices").len(), 8);
     scene.bed.is_clean();
 }

@@ -29,3 +29,23 @@ async fn a_hundred_services_are_one_write_of_each_shared_object() {
     assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
     scene.bed.is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_and_new_nodes_in_one_call_cancel_no_write() {
+    let mut scene = Scene::new(BY_ADDRESS, 3).await;
+    let new = scene.nodes.pop().unwrap();
+    scene.service("web0", &[], port(80));
+    scene.service("web1", &[], port(81));
+    scene.ensure(&["web0", "web1"]).await;
+    scene.nodes.push(new);
+    let slow = [("loadBalancers.put".to_owned(), 1500), ("backendAddressPools.put".to_owned(), 1500)].into();
+    scene.bed.cloud.change(|options| options.operations = slow);
+    let mut work = scene.work(&["web0"], ServiceAction::UpdateHosts);
+    work.extend(scene.work(&["web1"], ServiceAction::Delete));
+    let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
+    let failed = answers.iter().filter_map(|answer| answer.result.as_ref().err());
+    assert!(failed.clone().all(ProviderError::is_in_progress), "{:?}", failed.collect::<Vec<_>>());
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
+    assert_eq!(items(&pool, "loadBalancerBackendAddresses").len(), 3);
+}

@@ -3,21 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_cloudsim::azure::Options;
+use ccm_cloudsim::azure::{Options, SetSeed};
 use ccm_provider::{
-    AddressType, CloudProvider, LoadBalancer, LoadBalancerStatus, Node, NodeAddress, NodeRef, Scope, Service,
-    ServiceAction, ServiceAnswer, ServiceWork,
+    AddressType, CloudProvider, LoadBalancer, LoadBalancerStatus, Node, NodeAddress, NodeRef, ProviderError, Scope,
+    Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, GROUP};
 
 mod alone;
+mod crash;
+mod crowd;
 mod inspect;
 mod life;
+mod lives;
 mod many;
+mod others;
+mod pace;
 mod recorded;
 mod replaced;
+mod several;
 
 /// The pools hold addresses of nodes.
 pub(crate) const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
@@ -40,7 +46,16 @@ impl Scene {
     pub(crate) async fn with(options: Options, more: &str, instances: usize) -> Self {
         let bed = Bed::start(options);
         let set = bed.uniform("pool", instances);
-        let nodes = (0..instances).map(|number| node_of(&set, number)).collect();
+        let nodes = (0..instances).map(|number| node_of(&set, number, false)).collect();
+        Self::of(bed, more, nodes).await
+    }
+
+    /// A cluster with a uniform scale set, of two families.
+    pub(crate) async fn dual(more: &str, instances: usize) -> Self {
+        let bed = Bed::dual(Options::default());
+        let seed = SetSeed { name: "pool", instances, zones: &["1"], dual: true, ..SetSeed::default() };
+        let set = bed.cloud.world(|world| world.scale_set(&seed));
+        let nodes = (0..instances).map(|number| node_of(&set, number, true)).collect();
         Self::of(bed, more, nodes).await
     }
 
@@ -67,6 +82,11 @@ impl Scene {
     /// Adds or changes a Service.
     #[allow(clippy::needless_pass_by_value)] // literals at all callers
     pub(crate) fn service(&mut self, name: &str, annotations: &[(&str, &str)], ports: Value) {
+        self.spec(name, annotations, json!({"ports": ports}));
+    }
+
+    /// The same with more of the spec.
+    pub(crate) fn spec(&mut self, name: &str, annotations: &[(&str, &str)], mut spec: Value) {
         let number = self.services.len() + 1;
         let known = self.services.get(name);
         let uid =
@@ -77,19 +97,23 @@ impl Scene {
             .map(|(key, value)| (format!("service.beta.kubernetes.io/{key}"), (*value).to_owned()))
             .collect();
         let meta = json!({"namespace": "default", "name": name, "uid": uid, "annotations": annotations});
-        let spec = json!({"type": "LoadBalancer", "ports": ports});
+        spec["type"] = json!("LoadBalancer");
         let mut service: Service = serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap();
         service.status = status;
         self.services.insert(name.to_owned(), service);
     }
 
-    /// One call for these Services together.
-    pub(crate) async fn call(&mut self, names: &[&str], action: ServiceAction) -> Vec<ServiceAnswer> {
+    pub(crate) fn work(&self, names: &[&str], action: ServiceAction) -> Vec<ServiceWork> {
         let of = |name: &&str| {
             let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
             ServiceWork::new(&self.services[*name], nodes, action)
         };
-        let work: Vec<ServiceWork> = names.iter().map(of).collect();
+        names.iter().map(of).collect()
+    }
+
+    /// One call for these Services together.
+    pub(crate) async fn call(&mut self, names: &[&str], action: ServiceAction) -> Vec<ServiceAnswer> {
+        let work = self.work(names, action);
         let answers = self.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
         for (name, answer) in names.iter().zip(&answers) {
             let status = answer.result.as_ref().ok().cloned().flatten().or_else(|| answer.status.clone());
@@ -105,6 +129,11 @@ impl Scene {
 
     /// Calls that succeed, until nothing is in progress.
     pub(crate) async fn done(&mut self, names: &[&str], action: ServiceAction) {
+        self.settle(names, action).await.unwrap();
+    }
+
+    /// Calls until nothing is in progress, or one fails.
+    pub(crate) async fn settle(&mut self, names: &[&str], action: ServiceAction) -> Result<(), ProviderError> {
         let mut left: Vec<&str> = names.to_vec();
         for _ in 0..200 {
             let answers = self.call(&left, action).await;
@@ -112,13 +141,13 @@ impl Scene {
             for (name, answer) in left.iter().zip(answers) {
                 match answer.result {
                     Err(error) if error.is_in_progress() => next.push(*name),
-                    Err(error) => panic!("{name}: {error}"),
+                    Err(error) => return Err(error.wrap(*name)),
                     Ok(_) if answer.again.is_some() => next.push(*name),
                     Ok(_) => {}
                 }
             }
             if next.is_empty() {
-                return;
+                return Ok(());
             }
             left = next;
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -166,18 +195,38 @@ pub(crate) fn address(status: &LoadBalancerStatus) -> String {
     status.ingress.first().map(|ingress| ingress.ip.clone()).unwrap_or_default()
 }
 
+/// The errors of a call, by the name of the Service.
+pub(crate) fn errors(names: &[&str], answers: &[ServiceAnswer]) -> BTreeMap<String, String> {
+    let failed = names.iter().zip(answers).filter_map(|(name, answer)| {
+        let error = answer.result.as_ref().err()?;
+        Some(((*name).to_owned(), error.to_string()))
+    });
+    failed.collect()
+}
+
 pub(crate) fn port(number: u16) -> Value {
     json!([{"port": number, "nodePort": 30000 + number % 2000, "protocol": "TCP"}])
 }
 
-fn node_of(set: &str, number: usize) -> NodeRef {
+/// A node on an instance of a scale set.
+pub(crate) fn node_of(set: &str, number: usize, is_dual: bool) -> NodeRef {
+    let internal = |text: String| NodeAddress::new(AddressType::InternalIp, text);
+    let mut addresses = vec![internal(format!("10.240.0.{}", 4 + number))];
+    addresses.extend(is_dual.then(|| internal(format!("fd00:240::{:x}", 4 + number))));
+    let name = set.rsplit('/').next().unwrap();
     Node {
-        name: format!("pool00000{number}").into(),
+        name: format!("{name}00000{number}").into(),
         provider_id: Some(format!("azure://{set}/virtualMachines/{number}").into()),
-        addresses: [NodeAddress::new(AddressType::InternalIp, format!("10.240.0.{}", 4 + number))].into(),
+        addresses: addresses.into(),
         ..Node::default()
     }
     .into()
+}
+
+/// A node on a new machine of its own.
+pub(crate) fn machine_node(scene: &Scene, name: &str) -> NodeRef {
+    let provider_id = Some(format!("azure://{}", scene.bed.machine(name)).into());
+    Node { name: name.into(), provider_id, ..Node::default() }.into()
 }
 
 /// The items of a list in the properties of an object.

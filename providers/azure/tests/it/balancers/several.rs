@@ -1,0 +1,131 @@
+//! Several load balancers, and Services of two families.
+
+use super::*;
+
+const SEVERAL: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
+                       - name: kubernetes\n  primaryVMSet: none\n- name: second\n  primaryVMSet: other\n";
+
+/// The addresses in a pool.
+fn members(scene: &Scene, balancer: &str) -> Vec<String> {
+    let pools = items(&scene.object("loadBalancers", balancer), "backendAddressPools");
+    let pool = pools.iter().find(|pool| pool["name"] == CLUSTER).unwrap();
+    let addresses = items(pool, "loadBalancerBackendAddresses");
+    addresses.iter().map(|it| it["properties"]["ipAddress"].as_str().unwrap().to_owned()).collect()
+}
+
+/// All members of all external load balancers.
+fn all(scene: &Scene) -> Vec<String> {
+    let mut all = [members(scene, "kubernetes"), members(scene, "second")].concat();
+    all.sort();
+    all
+}
+
+fn addresses(scene: &Scene) -> Vec<String> {
+    let internal = |node: &NodeRef| node.addresses[0].address.to_string();
+    let mut all: Vec<String> = scene.nodes.iter().map(internal).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_node_is_behind_one_load_balancer_also_after_a_restart() {
+    let mut scene = Scene::new(SEVERAL, 4).await;
+    let names = ["web0", "web1"];
+    for (number, name) in (0_u16..).zip(names) {
+        scene.service(name, &[], port(80 + number));
+    }
+    scene.ensure(&names).await;
+    assert_eq!(all(&scene), addresses(&scene));
+    assert_eq!((members(&scene, "kubernetes").len(), members(&scene, "second").len()), (2, 2));
+    assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new(), "no warning of load balancers that are made");
+    let before = (members(&scene, "kubernetes"), members(&scene, "second"));
+    scene.restart().await;
+    let mark = scene.mark();
+    scene.ensure(&names).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    // The Go program has left a node in both.
+    let pool = format!("{GROUP}/Microsoft.Network/loadBalancers/second/backendAddressPools/{CLUSTER}");
+    let mut body = items(&scene.object("loadBalancers", "second"), "backendAddressPools")[0].clone();
+    let network = json!({"id": format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet")});
+    body["properties"]["loadBalancerBackendAddresses"].as_array_mut().unwrap().push(json!({
+        "name": "twice", "properties": {"ipAddress": before.0[0], "virtualNetwork": network},
+    }));
+    scene.bed.cloud.by_hand("PUT", &pool, &body).unwrap();
+    assert_eq!(all(&scene).len(), 5);
+    scene.restart().await;
+    scene.ensure(&names).await;
+    assert_eq!((members(&scene, "kubernetes"), members(&scene, "second")), before);
+    scene.delete(&names).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_its_new_load_balancer_before_it_leaves_the_old_one() {
+    let selecting = format!("{SEVERAL}  nodeSelector:\n    matchLabels:\n      pool: b\n");
+    let mut scene = Scene::new(&selecting, 4).await;
+    let label = |scene: &mut Scene, place: usize| {
+        let mut node = (*scene.nodes[place]).clone();
+        node.labels = [("pool", "b")].into_iter().collect();
+        scene.nodes[place] = node.into();
+    };
+    label(&mut scene, 2);
+    label(&mut scene, 3);
+    let names = ["web0", "web1"];
+    for (number, name) in (0_u16..).zip(names) {
+        scene.service(name, &[], port(80 + number));
+    }
+    scene.ensure(&names).await;
+    let all_addresses = addresses(&scene);
+    let members_of_both = |scene: &Scene| (members(scene, "kubernetes"), members(scene, "second"));
+    assert_eq!(members_of_both(&scene), (all_addresses[..2].to_vec(), all_addresses[2..].to_vec()));
+    label(&mut scene, 1);
+    let moves = &all_addresses[1];
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let (old, new) = members_of_both(&scene);
+    assert!(old.contains(moves) && new.contains(moves), "{old:?} {new:?}");
+    assert!(answers.iter().any(|answer| answer.again.is_some()), "the rest is due soon");
+    scene.ensure(&names).await;
+    assert_eq!(all(&scene), all_addresses, "exactly one again");
+    assert_eq!(members(&scene, "second").len(), 3);
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_of_two_families_has_an_address_a_pool_and_rules_of_each() {
+    for (more, internal) in [("", false), (BY_ADDRESS, false), ("", true), (BY_ADDRESS, true)] {
+        let mut scene = Scene::dual(more, 2).await;
+        let annotations: &[(&str, &str)] = if internal { &[("azure-load-balancer-internal", "true")] } else { &[] };
+        let ranges = ["0.0.0.0/0", "::/0"];
+        let spec = json!({"ports": port(80), "ipFamilies": ["IPv4", "IPv6"], "loadBalancerSourceRanges": ranges});
+        scene.spec("web", annotations, spec);
+        scene.ensure(&["web"]).await;
+        let ingress = &scene.services["web"].status.load_balancer.ingress;
+        let families: Vec<bool> = ingress.iter().map(|it| it.ip.contains(':')).collect();
+        assert_eq!(families, [false, true], "{ingress:?}");
+        let balancer = scene.object("loadBalancers", if internal { "kubernetes-internal" } else { "kubernetes" });
+        for pool in items(&balancer, "backendAddressPools") {
+            assert_eq!(items(&pool, "loadBalancerBackendAddresses").len(), 2, "{pool:#}");
+        }
+        for list in ["frontendIPConfigurations", "backendAddressPools", "loadBalancingRules"] {
+            assert_eq!(items(&balancer, list).len(), 2, "{list}");
+        }
+        let rules = items(&scene.object("networkSecurityGroups", "nsg"), "securityRules");
+        assert_eq!(rules.len(), 2, "{rules:#?}");
+        let mark = scene.mark();
+        scene.restart().await;
+        scene.ensure(&["web"]).await;
+        assert_eq!(scene.writes(mark), BTreeMap::new());
+        // Back to one family.
+        scene.service("web", annotations, port(80));
+        scene.ensure(&["web"]).await;
+        assert_eq!(scene.services["web"].status.load_balancer.ingress.len(), 1);
+        scene.delete(&["web"]).await;
+        assert_eq!(scene.objects("loadBalancers").len() + scene.objects("publicIPAddresses").len(), 0);
+        assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
+        assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+        scene.bed.is_clean();
+    }
+}
