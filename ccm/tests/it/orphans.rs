@@ -71,8 +71,8 @@ fn texts_of_others_cannot_steer_the_terminal_and_the_plan_shows_every_change() {
     assert_eq!((planned.code, &*planned.stderr), (Some(2), "--dry-run: nothing is deleted.\n"));
     assert_eq!(
         planned.stdout,
-        "- delete LoadBalancer default/a [disruptive]\n      ingress 203.0.113.2 removed\n      because it is in the table of \
-         load balancers, and the Service default/a does not exist\n"
+        "- delete LoadBalancer default/a [disruptive]\n      ingress 203.0.113.2 removed\n      because there is no Service \
+         default/a\n"
     );
     assert!(cloud.has("default/a"));
 }

@@ -235,8 +235,8 @@ service default/web
         assert_eq!((listed.code, &*listed.stderr), (Some(2), ""));
         assert_eq!(
             listed.stdout,
-            "LoadBalancer default/leaked (b)\n  made for        service default/leaked\n  orphan because  it is in the table of \
-             load balancers, and the Service default/leaked does not exist\n\n1 orphan; --delete removes 1 of them.\n"
+            "LoadBalancer default/leaked (b)\n  made for        service default/leaked\n  orphan because  there is no Service \
+             default/leaked; recognized by its entry in the table of load balancers\n\n1 orphan; --delete removes 1 of them.\n"
         );
         let document: Value = serde_json::from_str(&scene.ccm(&["orphans", "-o", "json"]).stdout).unwrap();
         assert_eq!((&document["kind"], &document["orphans"][0]["id"]), (&json!("Orphans"), &json!("default/leaked")));

@@ -57,49 +57,26 @@ impl Answer for () {
     }
 }
 
-impl Answer for bool {
-    fn to_json(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn read(value: &Value<'_>) -> Option<Self> {
-        value.flag()
-    }
+/// Answers with the form of serde.
+macro_rules! plain {
+    ($($type:ty: |$value:ident| $read:expr;)*) => {$(
+        impl Answer for $type {
+            fn to_json(&self) -> Option<Json> {
+                Some(json!(self))
+            }
+            fn read($value: &Value<'_>) -> Option<Self> {
+                $read
+            }
+        }
+    )*};
 }
 
-impl Answer for String {
-    fn to_json(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn read(value: &Value<'_>) -> Option<Self> {
-        value.text()
-    }
-}
-
-impl Answer for Vec<String> {
-    fn to_json(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn read(value: &Value<'_>) -> Option<Self> {
-        value.list()?.iter().map(Value::text).collect()
-    }
-}
-
-impl Answer for Vec<NodeAddress> {
-    fn to_json(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn read(value: &Value<'_>) -> Option<Self> {
-        Some(each(&value.list()?, read_address))
-    }
-}
-
-impl Answer for Option<BTreeMap<String, String>> {
-    fn to_json(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn read(value: &Value<'_>) -> Option<Self> {
-        if value.is_null() { Some(None) } else { value.texts().map(Some) }
-    }
+plain! {
+    bool: |value| value.flag();
+    String: |value| value.text();
+    Vec<String>: |value| value.list()?.iter().map(Value::text).collect();
+    Vec<NodeAddress>: |value| Some(each(&value.list()?, read_address));
+    Option<BTreeMap<String, String>>: |value| if value.is_null() { Some(None) } else { value.texts().map(Some) };
 }
 
 impl Answer for Option<InstanceMetadata> {

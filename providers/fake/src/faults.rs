@@ -114,8 +114,8 @@ impl Rule {
     /// A result that is invalid for all calls of the rule is an error in the file.
     fn check_result(&self, result: &Value<'_>) {
         let mut first = None;
-        for (method, name) in Method::ALL.into_iter().filter(|(method, _)| self.is_for(*method)) {
-            match decode(result.json(), |value| answer::fits(method, value)) {
+        for (method, name) in Method::ALL.iter().filter(|(method, _)| self.is_for(*method)) {
+            match decode(result.json(), |value| answer::fits(*method, value)) {
                 Ok(()) => return,
                 Err(error) => first = first.or(Some((name, error))),
             }
@@ -181,7 +181,7 @@ impl Rule {
         // Not an error: a rule may be written for a call of another version of the program.
         let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|(_, name)| call.matches(name)));
         doubts.extend(unknown.map(|call| {
-            let known = Method::ALL.map(|(_, name)| name);
+            let known: Vec<&str> = Method::ALL.iter().map(|(_, name)| *name).collect();
             let hint = document::did_you_mean(&call.pattern(), &known).unwrap_or_default();
             ("call", Some(call.pattern()), format!("no call has such a name{hint}"))
         }));

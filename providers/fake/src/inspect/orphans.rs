@@ -2,128 +2,91 @@
 
 use std::collections::BTreeSet;
 
-use ccm_kit::inspect::orphans::Services;
-use ccm_provider::{Change, Claims, ErrorClass, Orphan, ProviderError, Risk, Route, SingleRoutes as _, Step, Verb};
-use serde::{Deserialize, Serialize};
+use ccm_kit::inspect::orphans::{self, Services, Unclaimed};
+use ccm_kit::inspect::{Claim, LOAD_BALANCER, Object};
+use ccm_provider::{Change, Claims, Orphan, ProviderError, Risk, Route, SingleRoutes as _};
 
 use super::FakeInspect;
 use crate::load_balancer::{About, deletion};
 use crate::routes::target;
 use crate::state::Balancer;
 
-/// The key of an orphan, and its state at that time.
-#[derive(Debug, Serialize, Deserialize)]
-enum Handle {
-    Balancer { key: String, was: Balancer },
-    Route { node: String, cidr: String },
-}
+const ROUTE: &str = "Route";
 
 impl FakeInspect {
     pub(super) async fn unclaimed(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-        let mut orphans = Vec::new();
+        let mut found = Vec::new();
         if self.cloud.start.interfaces.load_balancer {
-            orphans.extend(self.balancers_without_service(cluster, claims).await?);
+            let services = Services::new(cluster, claims);
+            for (key, Balancer { name, .. }) in self.cloud.balancers() {
+                if services.claims(&key) {
+                    continue;
+                }
+                let about = About { cluster, key: &key, uid: "", name: &name };
+                let Some(was) = self.balancers.look_at(about).await?.balancer else { continue };
+                let changes = deletion(key.clone(), &was, "").changes;
+                let former = services.former(entry(about, &was), "its entry in the table of load balancers");
+                found.extend(former.map(|(former, _)| Unclaimed { risk: Risk::Disruptive, changes, ..former }));
+            }
         }
         if self.cloud.start.interfaces.routes {
-            orphans.extend(self.routes_without_node(cluster, claims).await?);
+            let nodes: BTreeSet<&str> = claims.nodes.iter().map(|node| node.name.as_str()).collect();
+            let routes = self.routes.made_for(cluster).await?;
+            found.extend(
+                routes.iter().filter(|route| !nodes.contains(target(route))).map(|route| of_no_node(cluster, route)),
+            );
         }
+        let mut orphans = orphans::in_order(found);
+        // Users know an entry by its key.
+        orphans.iter_mut().for_each(|orphan| orphan.step.id.clone_from(&orphan.id));
         Ok(orphans)
-    }
-
-    async fn balancers_without_service(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-        let services = Services::new(cluster, claims);
-        let present: BTreeSet<String> = claims.services.iter().map(|service| service.key().to_string()).collect();
-        let mut orphans = Vec::new();
-        for (key, listed) in self.cloud.balancers() {
-            if services.claims(&key) {
-                continue;
-            }
-            let about = About { cluster, key: &key, uid: "", name: &listed.name };
-            let Some(was) = self.balancers.look_at(about).await?.balancer else { continue };
-            let gone = if present.contains(&key) { "wants no load balancer" } else { "does not exist" };
-            let reason = format!("it is in the table of load balancers, and the Service {key} {gone}");
-            orphans.push(Orphan {
-                kind: "LoadBalancer".to_owned(),
-                id: key.clone(),
-                name: was.name.clone(),
-                owner: format!("service {key}"),
-                step: deletion(key.clone(), &was, &reason),
-                reason,
-                created: None,
-                cost: None,
-                kept: None,
-                handle: json(Handle::Balancer { key, was })?,
-            });
-        }
-        Ok(orphans)
-    }
-
-    async fn routes_without_node(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-        let nodes: BTreeSet<&str> = claims.nodes.iter().map(|node| node.name.as_str()).collect();
-        let routes = self.routes.made_for(cluster).await?;
-        routes.iter().filter(|route| !nodes.contains(target(route))).map(|route| orphan(cluster, route)).collect()
     }
 
     /// Removes an orphan if it is unchanged.
     pub(super) async fn delete(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
-        let handle = Handle::deserialize(&orphan.handle)
-            .map_err(|error| ProviderError::bug(format!("no orphan of this cloud: {error}")))?;
-        match handle {
-            Handle::Balancer { key, was } => {
-                let about = About { cluster, key: &key, uid: "", name: &was.name };
-                match self.balancers.look_at(about).await?.balancer {
-                    None => Ok(()),
-                    Some(is) if is == was => self.balancers.remove(about).await,
-                    Some(_) => Err(changed(&format!("load balancer {key}"))),
-                }
+        if orphan.kind == ROUTE {
+            let target_then = orphans::claim(orphan)?.marks;
+            let is_it = |route: &&Route| route.destination_cidr == orphan.id && target_then == [target(route)];
+            if let Some(route) = self.routes.made_for(cluster).await?.iter().find(is_it) {
+                return self.routes.delete(cluster, route).await;
             }
-            Handle::Route { node, cidr } => {
-                let wanted = |route: &&Route| target(route) == node && route.destination_cidr == cidr;
-                let own = self.routes.made_for(cluster).await?;
-                if let Some(route) = own.iter().find(wanted) {
-                    return self.routes.delete(cluster, route).await;
-                }
-                match self.routes.list(cluster).await?.iter().find(wanted) {
-                    Some(_) => Err(changed(&format!("route {cidr}"))),
-                    None => Ok(()),
-                }
-            }
+            return match self.routes.list(cluster).await?.iter().any(|route| is_it(&route)) {
+                true => Err(orphans::refused(orphan, "it is no longer marked as made for this cluster")),
+                false => Ok(()),
+            };
+        }
+        let about = About { cluster, key: &orphan.id, uid: "", name: &orphan.name };
+        let now = self.balancers.look_at(about).await?.balancer.map(|found| entry(about, &found));
+        match orphans::is_there(orphan, now.as_slice())? {
+            true => self.balancers.remove(about).await,
+            false => Ok(()),
         }
     }
 }
 
-fn changed(what: &str) -> ProviderError {
-    let text = format!("{what} has changed since it was listed, so it may be in use: list the orphans again");
-    ProviderError::new(ErrorClass::Conflict, text)
+/// An entry of the table. Its whole content is its mark: if anything of it changes, it may be in use again.
+fn entry(about: About<'_>, found: &Balancer) -> Object {
+    let About { cluster, key, name, .. } = about;
+    let (cluster, service, marks) = (cluster.to_owned(), key.to_owned(), vec![format!("{found:?}")]);
+    let claim = Some(Claim { cluster, service, marks, ..Claim::default() });
+    Object { kind: LOAD_BALANCER, id: key.to_owned(), name: name.to_owned(), claim, ..Object::default() }
 }
 
-fn json(handle: Handle) -> Result<serde_json::Value, ProviderError> {
-    serde_json::to_value(handle).map_err(|error| ProviderError::bug(format!("no handle: {error}")))
-}
-
-fn orphan(cluster: &str, route: &Route) -> Result<Orphan, ProviderError> {
-    let (node, cidr) = (target(route), &route.destination_cidr);
-    let owner = if node.is_empty() { "no node".to_owned() } else { format!("node {node}") };
-    let why = if node.is_empty() { "leads to no node".to_owned() } else { format!("the Node {node} does not exist") };
-    let reason = format!("it was made for the cluster {cluster}, and {why}");
-    let led = (!node.is_empty()).then(|| node.to_owned());
-    Ok(Orphan {
-        kind: "Route".to_owned(),
-        id: cidr.clone(),
-        name: route.name.clone(),
+fn of_no_node(cluster: &str, route: &Route) -> Unclaimed {
+    let node = target(route).to_owned();
+    let (owner, why, before) = match &*node {
+        "" => ("no node".to_owned(), "it leads to no node".to_owned(), None),
+        name => (format!("node {name}"), format!("the Node {name} does not exist"), Some(name.to_owned())),
+    };
+    let claim = Some(Claim { cluster: cluster.to_owned(), marks: vec![node], ..Claim::default() });
+    let (id, name) = (route.destination_cidr.clone(), route.name.clone());
+    Unclaimed {
+        object: Object { kind: ROUTE, id, name, claim, ..Object::default() },
         owner,
-        step: Step {
-            verb: Verb::Delete,
-            kind: "Route".into(),
-            id: cidr.clone(),
-            changes: vec![Change { field: "target".into(), before: led, after: None }],
-            reason: reason.clone(),
-            risk: Risk::None,
-        },
-        reason,
-        created: None,
-        cost: None,
+        why,
+        marks: format!("its mark of the cluster {cluster}"),
         kept: None,
-        handle: json(Handle::Route { node: node.to_owned(), cidr: cidr.clone() })?,
-    })
+        risk: Risk::None,
+        changes: vec![Change { field: "target".into(), before, after: None }],
+    }
 }

@@ -330,28 +330,30 @@ async fn objects_that_no_service_and_no_node_claims_are_orphans() {
     let before = calls(&bed).len();
     let found = orphans(&cloud, &claims).await;
     let line = |orphan: &Orphan| format!("{} | {} | {}", orphan.owner, orphan.reason, orphan.step);
-    let of_table = "it is in the table of load balancers, and the Service";
+    let of = "its entry in the table of load balancers";
+    let no_node = "it leads to no node";
     assert_eq!(
         found.iter().map(line).collect::<Vec<_>>(),
         [
             format!(
-                "service d/gone | {of_table} d/gone does not exist | delete LoadBalancer d/gone: ingress 203.0.113.4 \
-                 removed (because {of_table} d/gone does not exist) [disruptive]"
+                "service d/gone | there is no Service d/gone; recognized by {of} | delete LoadBalancer d/gone: ingress \
+                 203.0.113.4 removed (because there is no Service d/gone) [disruptive]"
             ),
             format!(
-                "service d/internal | {of_table} d/internal wants no load balancer | delete LoadBalancer d/internal: \
-                 ingress 203.0.113.3 removed (because {of_table} d/internal wants no load balancer) [disruptive]"
+                "service d/internal | Service d/internal is of type ClusterIP, and no longer has a load balancer; recognized by \
+                 {of} | delete LoadBalancer d/internal: ingress 203.0.113.3 removed (because Service d/internal is of type \
+                 ClusterIP, and no longer has a load balancer) [disruptive]"
             ),
             format!(
-                "service d/leaked | {of_table} d/leaked does not exist | delete LoadBalancer d/leaked: ingress 203.0.113.9 \
-                 removed (because {of_table} d/leaked does not exist) [disruptive]"
+                "service d/leaked | there is no Service d/leaked; recognized by {of} | delete LoadBalancer d/leaked: ingress \
+                 203.0.113.9 removed (because there is no Service d/leaked) [disruptive]"
             ),
-            "no node | it was made for the cluster kubernetes, and leads to no node | delete Route 10.9.0.0/24: target \
-             (because it was made for the cluster kubernetes, and leads to no node)"
-                .to_owned(),
-            "node gone | it was made for the cluster kubernetes, and the Node gone does not exist | delete Route \
-             10.2.0.0/24: target gone removed (because it was made for the cluster kubernetes, and the Node gone does not \
-             exist)"
+            format!(
+                "no node | {no_node}; recognized by its mark of the cluster kubernetes | delete Route 10.9.0.0/24: target \
+                 (because {no_node})"
+            ),
+            "node gone | the Node gone does not exist; recognized by its mark of the cluster kubernetes | delete Route \
+             10.2.0.0/24: target gone removed (because the Node gone does not exist)"
                 .to_owned(),
         ]
     );
@@ -387,10 +389,12 @@ async fn an_orphan_that_is_in_use_again_is_refused() {
     // The same route, now without a cluster.
     bed.write("interfaces: {routes: true}\nroutes: {initial: [{destinationCIDR: 10.2.0.0/24, targetNode: gone}]}");
     let inspect = cloud.inspect().unwrap();
-    for (orphan, what) in found.iter().zip(["load balancer d/web", "route 10.2.0.0/24"]) {
-        let error = inspect.delete_orphan(CLUSTER, orphan).await.unwrap_err();
-        let expected = format!("{what} has changed since it was listed, so it may be in use: list the orphans again");
-        assert_eq!(error.to_string(), expected);
+    let refusals = [
+        "LoadBalancer d/web is not deleted: the marks by which it was recognized have changed",
+        "Route 10.2.0.0/24 is not deleted: it is no longer marked as made for this cluster",
+    ];
+    for (orphan, refusal) in found.iter().zip(refusals) {
+        assert_eq!(inspect.delete_orphan(CLUSTER, orphan).await.unwrap_err().to_string(), refusal);
     }
     assert_eq!((cloud.cloud.balancers().len(), routes.list(CLUSTER).await.unwrap().len()), (1, 1));
     assert!(calls(&bed).iter().all(|call| call != "DeleteRoute" && call != "EnsureLoadBalancerDeleted"));
@@ -410,7 +414,8 @@ async fn nothing_is_an_orphan_when_a_read_fails_and_faults_of_deletions_apply() 
     let error = inspect.orphans(CLUSTER, &claims(&[], &[])).await.unwrap_err();
     assert_eq!(error.to_string(), "down");
     let odd = Orphan { handle: json!(3), ..found[0].clone() };
-    assert!(inspect.delete_orphan(CLUSTER, &odd).await.unwrap_err().to_string().starts_with("no orphan of this cloud"));
+    let error = inspect.delete_orphan(CLUSTER, &odd).await.unwrap_err().to_string();
+    assert!(error.starts_with("LoadBalancer d/a was not reported by this program"), "{error}");
 }
 
 fn checked(checks: Vec<Check>) -> Vec<String> {
@@ -452,8 +457,8 @@ async fn a_migration_is_checked_against_file_and_tables() {
             "info instances : nodes listed: 1, invented: 0",
             "warning load-balancers service d/moved: it has 192.0.2.2 now and gets 203.0.113.1 -> list it with its ingress \
              under loadBalancers.initial or loadBalancers.statuses",
-            "warning orphans LoadBalancer d/leaked: it is in the table of load balancers, and the Service d/leaked does not \
-             exist -> see ccm orphans",
+            "warning orphans LoadBalancer d/leaked: there is no Service d/leaked; recognized by its entry in the table of load \
+             balancers -> see ccm orphans",
         ]
     );
     assert!(calls(&bed).iter().all(|call| call == "GetLoadBalancer"));
