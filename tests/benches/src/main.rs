@@ -13,6 +13,9 @@
 //! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
 //!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack
+//! cargo xtask bench azure --ccm <program> [interfaces] [addresses] [replaced] [members] [nodes] [sets] [routes] [quiet]
+//!                       [--nodes 5000] [--services 500] [--minutes 10]
+//!                                                 the same with feature azure, on the simulated Azure
 //! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
 //!                       [takeover --former <program>] [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 the same with feature gce, on the simulated Compute Engine
@@ -21,6 +24,7 @@
 //! the machine; no limits are enforced.
 
 mod aws;
+mod azure;
 mod cluster;
 mod figures;
 mod gce;
@@ -44,7 +48,7 @@ static ALLOCATOR: ccm::Allocator = ccm::Allocator;
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
-    // The runs of `aws`, `gce` and `openstack`; if empty, all of them.
+    // The runs of `aws`, `azure`, `gce` and `openstack`; if empty, all of them.
     runs: Vec<String>,
     nodes: Vec<usize>,
     services: usize,
@@ -99,6 +103,9 @@ fn measure() -> anyhow::Result<()> {
         if settings.which == "aws" {
             return aws::run(&settings).await;
         }
+        if settings.which == "azure" {
+            return azure::run(&settings).await;
+        }
         if settings.which == "gce" {
             return gce::run(&settings).await;
         }
@@ -134,9 +141,10 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match &*arg {
             run if settings.which == "aws" && aws::RUNS.contains(&run) => settings.runs.push(arg),
+            run if settings.which == "azure" && azure::RUNS.contains(&run) => settings.runs.push(arg),
             run if settings.which == "gce" && gce::RUNS.contains(&run) => settings.runs.push(arg),
             run if settings.which == "openstack" && openstack::RUNS.contains(&run) => settings.runs.push(arg),
-            "all" | "startup" | "memory" | "idle" | "aws" | "gce" | "openstack" => settings.which = arg,
+            "all" | "startup" | "memory" | "idle" | "aws" | "azure" | "gce" | "openstack" => settings.which = arg,
             "--ccm" => settings.program = Some(value()?.into()),
             "--former" => settings.former = Some(value()?.into()),
             "--services" => {
