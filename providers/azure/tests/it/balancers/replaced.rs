@@ -20,7 +20,7 @@ mod long_lane {
             world.scale_out(&set, 10)
         });
         scene.nodes.drain(..10);
-        scene.nodes.extend((NODES..NODES + 10).map(|number| node_of(&set, number)));
+        scene.nodes.extend((NODES..NODES + 10).map(|number| node_of(&set, number, false)));
         scene.bed.cluster.set_nodes(scene.nodes.clone());
         let mark = scene.mark();
         scene.done(&names, ServiceAction::UpdateHosts).await;
