@@ -245,7 +245,12 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
         is_of(object) && (range.contains(&port) || port == 0)
     };
     let rules = json::items(balancer, "loadBalancingRules").iter();
-    let rules = rules.filter(|other| !names::is_of(json::name(other), base) && has_port(other));
+    // Azure lets high-availability ports share an address with single ports where both have floating IP.
+    let floats = |other: &Value| {
+        let is_one_of_all = same(json::property(other, "protocol"), "All") != (rule.protocol == "All");
+        is_one_of_all && rule.has_floating_ip && json::at(other, &["properties", "enableFloatingIP"]) == true
+    };
+    let rules = rules.filter(|other| !names::is_of(json::name(other), base) && has_port(other) && !floats(other));
     let nat = json::items(balancer, "inboundNatRules").iter().filter(|other| has_port(other));
     let pools = json::items(balancer, "inboundNatPools").iter().filter(|other| has_range(other));
     let kinds = [

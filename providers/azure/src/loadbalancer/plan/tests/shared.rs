@@ -152,6 +152,29 @@ fn a_port_of_another_service_of_the_address_is_a_conflict() {
 }
 
 #[test]
+fn high_availability_ports_share_an_address_where_all_rules_have_floating_ip() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let all = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let spec = |port: u16| json!({"loadBalancerIP": "10.0.9.9", "ports": [{"port": port, "nodePort": 30000 + port, "protocol": "TCP"}]});
+    for single in [&[internal][..], &[internal, ("azure-disable-load-balancer-floating-ip", "true")]] {
+        let mut world = World::new();
+        world.service("a", single, spec(80)).settle(&[]);
+        world.service("b", &[internal, all], spec(443));
+        let errors = world.pass(&[]);
+        let rules = json::items(world.balancer("kubernetes-internal"), "loadBalancingRules").len();
+        match single.len() {
+            1 => assert_eq!((errors, rules), (BTreeMap::new(), 2)),
+            _ => assert!(errors["b"].contains("use another port or address") && rules == 1, "{errors:?}"),
+        }
+    }
+    // Two rules for all ports never do.
+    let mut world = World::new();
+    world.service("a", &[internal, all], spec(80)).settle(&[]);
+    world.service("b", &[internal, all], spec(443));
+    assert_eq!(world.pass(&[]).keys().collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
 fn a_shared_frontend_stays_until_its_last_service_goes() {
     let mut world = World::new();
     world.service("a", &[], json!({"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 443, "nodePort": 30443, "protocol": "TCP"}]})).settle(&[]);
