@@ -23,6 +23,7 @@ pub(crate) mod links;
 mod members;
 mod outbound;
 mod place;
+mod retagged;
 mod rules;
 pub(crate) mod security;
 pub(crate) mod service;

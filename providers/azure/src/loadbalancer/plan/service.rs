@@ -13,7 +13,7 @@ use super::super::names::Family;
 use super::super::observed::{Seen, ServiceFacts};
 use super::super::wanted::{Item, PublicIp, Settings, refused};
 use super::Planner;
-use super::address::{AddressChange, AddressEdit, EditKind, has_other_ip_tags, label_problem};
+use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
 use super::balancer::{self, Edit};
 use crate::annotations::{self as keys, Scheme};
 use crate::client::id::ArmId;
@@ -33,6 +33,7 @@ impl Planner<'_> {
     /// Plans the load balancer and the addresses of a Service that is ensured.
     pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
         let addresses = self.public_ips(item, settings)?;
+        self.replace_addresses(place, item, settings, &addresses)?;
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
@@ -334,17 +335,6 @@ impl Planner<'_> {
             {
                 return Err(refused(format!("{} {label:?}: {problem}", keys::DNS_LABEL.row.key)));
             }
-            let differs = |wanted: &Vec<(String, String)>| {
-                present.is_some_and(|ip| !is_users && has_other_ip_tags(ip, wanted)) && !self.env.changes_ip_tags
-            };
-            if settings.public_ip.ip_tags.as_ref().is_some_and(differs) {
-                let text = format!(
-                    "{}: the public IP address {} has other IP tags; set enableIPTagMutationForExistingPublicIP, or delete the Service first",
-                    keys::PIP_IP_TAGS.row.key,
-                    id.name()
-                );
-                return Err(refused(text));
-            }
             ips.push((*family, id));
         }
         Ok(ips)
@@ -371,8 +361,14 @@ impl Planner<'_> {
         let prefix = settings.prefixes.get(&family);
         if let (None, Some(address)) = (prefix, item.addresses.get(&family)) {
             let found = present.iter().find(|ip| same(json::property(ip, "ipAddress"), address));
-            let missing =
-                || refused(format!("user supplied IP Address {address} was not found in resource group {group}"));
+            let missing = || {
+                let key = if family == Family::V6 { keys::LB_IPV6.row.key } else { keys::LB_IPV4.row.key };
+                refused(format!(
+                    "{key} or spec.loadBalancerIP {address:?}: no public IP address of the resource group {group} has it; write one that \
+                     is there, or name its group in {}",
+                    keys::LB_GROUP.row.key
+                ))
+            };
             return found.map(id_of).ok_or_else(missing);
         }
         let name = item.names.public_ip(&self.wanted.cluster, prefix.map(String::as_str), family);
@@ -392,7 +388,7 @@ impl Planner<'_> {
     }
 
     /// Gives up the addresses that a Service has and does not want any more.
-    fn release_addresses(&mut self, place: usize, item: &Item, wanted: &[(Family, ArmId)]) {
+    pub(super) fn release_addresses(&mut self, place: usize, item: &Item, wanted: &[(Family, ArmId)]) {
         let is_wanted = |id: &ArmId| wanted.iter().any(|(_, wanted)| wanted == id);
         for (id, family) in self.own_addresses(item).into_iter().filter(|(id, _)| !is_wanted(id)) {
             let kind = EditKind::Release { stays: self.is_attached_elsewhere(&id) };

@@ -37,7 +37,14 @@ fn a_missing_address_is_named_and_nothing_is_made() {
     world.service("b", &[], json!({"loadBalancerIP": "198.51.100.9"}));
     let errors = world.pass(&[]);
     assert!(errors["a"].contains("azure-pip-name \"none\"") && errors["a"].contains("rg"), "{}", errors["a"]);
-    assert_eq!(errors["b"], "user supplied IP Address 198.51.100.9 was not found in resource group rg");
+    let parts = [
+        "azure-load-balancer-ipv4",
+        "spec.loadBalancerIP",
+        "198.51.100.9",
+        "group rg",
+        "azure-load-balancer-resource-group",
+    ];
+    assert!(parts.iter().all(|part| errors["b"].contains(part)), "{}", errors["b"]);
     assert_eq!(world.writes, [] as [String; 0]);
 }
 
@@ -62,6 +69,46 @@ fn the_tag_of_another_cluster_is_not_ours() {
     add(&mut world, "rg", foreign.clone());
     world.settle(&["web"]);
     assert_eq!(world.addresses(), [&foreign]);
+}
+
+#[test]
+fn other_ip_tags_give_another_address_when_the_former_is_off_its_frontend() {
+    let mut world = World::new();
+    let other = json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]});
+    world
+        .service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], json!({}))
+        .service("api", &[], other)
+        .settle(&[]);
+    let (former, api) = (world.status("web"), world.status("api"));
+    let name = format!("kubernetes-{}", world.services["web"].default_load_balancer_name());
+    world.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/b")], json!({}));
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("is replaced"), "{}", errors["web"]);
+    assert_eq!(world.writes, ["update LoadBalancer kubernetes".to_owned(), format!("delete PublicIPAddress {name}")]);
+    world.settle(&[]);
+    assert!(world.status("web") != former && world.status("api") == api, "{:?}", world.status("web"));
+    let of_web = world.addresses().into_iter().find(|ip| json::name(ip) == name).unwrap();
+    assert_eq!(of_web["properties"]["ipTags"], json!([{"ipTagType": "FirstPartyUsage", "tag": "/b"}]));
+}
+
+#[test]
+fn an_address_that_another_service_has_is_not_replaced_for_ip_tags() {
+    let tagged = ("azure-pip-ip-tags", "FirstPartyUsage=/a");
+    let mut world = World::new();
+    world.service("web", &[tagged], json!({})).settle(&[]);
+    let ip = world.status("web");
+    let shared = json!({"loadBalancerIP": ip[0], "ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]});
+    world.service("api", &[], shared).settle(&[]);
+    world.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/b")], json!({}));
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("default/api uses it"), "{}", errors["web"]);
+    assert_eq!(world.writes, [] as [String; 0]);
+    // Nor one that its own Service asks for.
+    world.service("web", &[tagged], json!({})).settle(&["api"]);
+    world.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/b")], json!({"loadBalancerIP": ip[0]}));
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("requests it"), "{}", errors["web"]);
+    assert_eq!(world.writes, [] as [String; 0]);
 }
 
 #[test]

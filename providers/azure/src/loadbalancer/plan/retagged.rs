@@ -1,0 +1,85 @@
+//! Addresses whose IP tags change: Azure sets these on new addresses only. Pure.
+
+use ccm_provider::{ErrorClass, ProviderError};
+
+use super::super::claim;
+use super::super::json::{self, same};
+use super::super::names::Family;
+use super::super::tags;
+use super::super::wanted::{Item, Settings, refused};
+use super::Planner;
+use super::address::has_other_ip_tags;
+use crate::annotations as keys;
+use crate::client::id::ArmId;
+
+impl Planner<'_> {
+    /// Gives up the addresses of a Service that have other IP tags than wanted. The new ones have the same names, so they
+    /// are made when the former are gone: the error lets the engine observe and plan again in the same call.
+    pub(super) fn replace_addresses(
+        &mut self,
+        place: usize,
+        item: &Item,
+        settings: &Settings,
+        addresses: &[(Family, ArmId)],
+    ) -> Result<(), ProviderError> {
+        let wanted = settings.public_ip.ip_tags.as_ref().filter(|_| !self.env.changes_ip_tags);
+        let Some(wanted) = wanted else { return Ok(()) };
+        let differs = |(_, id): &(Family, ArmId)| {
+            let present = self.observed.public_ip(id.as_str());
+            present.is_some_and(|ip| !self.is_users(ip) && has_other_ip_tags(ip, wanted))
+        };
+        let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(differs);
+        let key = keys::PIP_IP_TAGS.row.key;
+        for (_, id) in &former {
+            if let Some(why) = self.needed(item, id) {
+                let name = id.name();
+                return Err(refused(format!(
+                    "{key}: the public IP address {name} has other IP tags, and is not replaced because {why}; end that, or \
+                     write the IP tags that the address has"
+                )));
+            }
+        }
+        let Some((_, first)) = former.first() else { return Ok(()) };
+        self.leave(place, item, None);
+        self.release_addresses(place, item, &kept);
+        let text = format!("{key}: the public IP address {} has other IP tags and is replaced", first.name());
+        Err(ProviderError::new(ErrorClass::Conflict, text))
+    }
+
+    /// Why an address is not to be deleted for new IP tags.
+    fn needed(&self, item: &Item, id: &ArmId) -> Option<String> {
+        let ip = self.observed.public_ip(id.as_str())?;
+        let services = tags::services(tags::get(ip, &tags::SERVICE));
+        if let Some(other) = services.iter().find(|service| !same(service, &item.key)) {
+            return Some(format!("the Service {other} uses it"));
+        }
+        if claim::public_ip(&self.wanted.cluster, item, ip) != claim::Address::Own {
+            return Some("its tags do not name the Service".to_owned());
+        }
+        if claim::requests(item, ip) {
+            return Some("the Service requests it by address or name".to_owned());
+        }
+        if self.env.leaves_members(item.scheme) {
+            return Some("preConfiguredBackendPoolLoadBalancerTypes keeps its frontend".to_owned());
+        }
+        let used_by = json::reference(ip, "ipConfiguration");
+        for body in self.bodies() {
+            let frontends = json::items(body, "frontendIPConfigurations").iter();
+            let with_it =
+                |frontend: &&serde_json::Value| same(json::reference(frontend, "publicIPAddress"), id.as_str());
+            for frontend in frontends.filter(with_it) {
+                let used = claim::other_use(body, json::text(frontend, &["id"]), &item.names.base);
+                if let Some(used) = used {
+                    return Some(format!("{used} uses it"));
+                }
+                if !item.names.own(json::name(frontend)) {
+                    return Some(format!("the frontend {} has it", json::name(frontend)));
+                }
+            }
+        }
+        let of = ArmId::parse(used_by).ok();
+        let balancer = of.as_ref().and_then(|of| of.named("loadBalancers"));
+        let is_managed = balancer.is_some_and(|name| self.env.manages(&self.wanted.cluster, name));
+        (!used_by.is_empty() && !is_managed).then(|| format!("{used_by} has it"))
+    }
+}
