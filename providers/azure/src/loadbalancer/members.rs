@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
 use super::env::{Env, PoolKind, balancer_name};
@@ -13,7 +14,7 @@ use super::json::{self, same};
 use super::machines::Machine;
 use super::names::{self, Family};
 use super::observed::Observed;
-use super::wanted::Wanted;
+use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 
@@ -67,7 +68,7 @@ impl Missing {
                     wanted.hosts.is_some(),
                 );
             }
-            missing.add_last(balancer, wanted);
+            missing.add_last(env, balancer, observed, wanted);
         }
         if !new.is_empty() {
             hosts.iter().for_each(|machine| missing.add(machine));
@@ -97,18 +98,26 @@ impl Missing {
     }
 
     /// The members of a load balancer that is deleted with its last Service.
-    fn add_last(&mut self, balancer: &Value, wanted: &Wanted) {
+    fn add_last(&mut self, env: &Env, balancer: &Value, observed: &Observed, wanted: &Wanted) {
         let is_going = |name: &str| {
-            let mut going =
-                wanted.items.values().filter(|item| item.scheme != scheme_of(json::name(balancer)) || !item.is_whole());
-            going.any(|item| item.names.own(name))
+            let leaves = |item: &&Item| item.scheme != scheme_of(json::name(balancer)) || !item.is_whole();
+            let items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
+            items.filter(leaves).any(|item| item.names.own(name))
+        };
+        // Its address is replaced.
+        let is_retagged = |frontend: &Value| {
+            let ip = observed.public_ip(json::reference(frontend, "publicIPAddress"));
+            let mut items = wanted.items.values().filter(|item| item.names.own(json::name(frontend)));
+            items.any(|item| ip.is_some_and(|ip| item.wants_other_ip_tags(env, ip)))
         };
         // The frontend of a Service that is gone may have been shared by one that goes.
         let is_going = |frontend: &Value| {
             let is_at =
                 |rule: &&Value| same(json::reference(rule, "frontendIPConfiguration"), json::text(frontend, &["id"]));
             let mut rules = json::items(balancer, "loadBalancingRules").iter().filter(is_at).peekable();
-            is_going(json::name(frontend)) || rules.peek().is_some() && rules.all(|rule| is_going(json::name(rule)))
+            is_going(json::name(frontend))
+                || is_retagged(frontend)
+                || rules.peek().is_some() && rules.all(|rule| is_going(json::name(rule)))
         };
         if !json::items(balancer, "frontendIPConfigurations").iter().all(is_going) {
             return;

@@ -77,6 +77,22 @@ pub(crate) fn services(tag: &str) -> Vec<String> {
     tag.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
+/// Whether a public IP address has other IP tags than wanted.
+pub(crate) fn differ_of_ip(address: &Value, wanted: &[(String, String)]) -> bool {
+    let sorted = |list: &[Value]| {
+        let text = |tag: &Value, field: &str| json::text(tag, &[field]).to_owned();
+        let mut tags: Vec<_> = list.iter().map(|tag| (text(tag, "ipTagType"), text(tag, "tag"))).collect();
+        tags.sort();
+        tags
+    };
+    sorted(json::items(address, "ipTags")) != sorted(json::list(&of_ip(wanted), &[]))
+}
+
+/// IP tags as a field of a public IP address.
+pub(crate) fn of_ip(tags: &[(String, String)]) -> Value {
+    tags.iter().map(|(kind, tag)| json!({"ipTagType": kind, "tag": tag})).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

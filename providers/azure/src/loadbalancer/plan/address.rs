@@ -83,7 +83,7 @@ impl AddressChange {
     }
 
     fn fresh(&self, env: &Env, family: Family, settings: &PublicIp) -> Value {
-        let ip_tags = settings.ip_tags.as_ref().filter(|tags| !tags.is_empty()).map(|tags| ip_tags(tags));
+        let ip_tags = settings.ip_tags.as_ref().filter(|tags| !tags.is_empty()).map(|tags| tags::of_ip(tags));
         let prefix = settings.prefixes.get(&family).map(|id| json!({"id": id}));
         let zone = env.edge_zone();
         let zones = Some(&self.zones).filter(|zones| !zones.is_empty());
@@ -122,11 +122,10 @@ impl AddressEdit {
         if is_users {
             return;
         }
-        if let (true, Some(wanted)) = (env.changes_ip_tags, &settings.ip_tags) {
-            let wanted = ip_tags(wanted);
-            if sorted_ip_tags(&wanted) != sorted_ip_tags(json::at(address, &["properties", "ipTags"])) {
-                json::object_mut(address, "properties").insert("ipTags".to_owned(), wanted);
-            }
+        if let (true, Some(wanted)) = (env.changes_ip_tags, &settings.ip_tags)
+            && tags::differ_of_ip(address, wanted)
+        {
+            json::object_mut(address, "properties").insert("ipTags".to_owned(), tags::of_ip(wanted));
         }
         let own = [tags::SERVICE, tags::CLUSTER, tags::DNS_SERVICE].into_iter();
         let own: Tags = own.map(|names| (names[0].to_owned(), tags::get(address, &names).to_owned())).collect();
@@ -175,23 +174,6 @@ pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: b
     let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
     let differs = is_users && !present.is_empty() && !same(present, label);
     differs.then(|| format!("the public IP address {name} is not made here and has the DNS label {present:?}; write that, or change it there"))
-}
-
-/// Whether an address has other IP tags than wanted.
-pub(super) fn has_other_ip_tags(address: &Value, wanted: &[(String, String)]) -> bool {
-    sorted_ip_tags(json::at(address, &["properties", "ipTags"])) != sorted_ip_tags(&ip_tags(wanted))
-}
-
-fn ip_tags(tags: &[(String, String)]) -> Value {
-    tags.iter().map(|(kind, tag)| json!({"ipTagType": kind, "tag": tag})).collect()
-}
-
-fn sorted_ip_tags(list: &Value) -> Vec<(String, String)> {
-    let text = |tag: &Value, field: &str| json::text(tag, &[field]).to_owned();
-    let list = json::list(list, &[]).iter();
-    let mut tags: Vec<_> = list.map(|tag| (text(tag, "ipTagType"), text(tag, "tag"))).collect();
-    tags.sort();
-    tags
 }
 
 /// Sets a tag under the name that it has.

@@ -6,9 +6,8 @@ use super::super::claim;
 use super::super::json::{self, same};
 use super::super::names::Family;
 use super::super::tags;
-use super::super::wanted::{Item, Settings, refused};
+use super::super::wanted::{Item, refused};
 use super::Planner;
-use super::address::has_other_ip_tags;
 use crate::annotations as keys;
 use crate::client::id::ArmId;
 
@@ -19,14 +18,11 @@ impl Planner<'_> {
         &mut self,
         place: usize,
         item: &Item,
-        settings: &Settings,
         addresses: &[(Family, ArmId)],
     ) -> Result<(), ProviderError> {
-        let wanted = settings.public_ip.ip_tags.as_ref().filter(|_| !self.env.changes_ip_tags);
-        let Some(wanted) = wanted else { return Ok(()) };
         let differs = |(_, id): &(Family, ArmId)| {
             let present = self.observed.public_ip(id.as_str());
-            present.is_some_and(|ip| !self.is_users(ip) && has_other_ip_tags(ip, wanted))
+            present.is_some_and(|ip| !self.is_users(ip) && item.wants_other_ip_tags(self.env, ip))
         };
         let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(differs);
         let key = keys::PIP_IP_TAGS.row.key;

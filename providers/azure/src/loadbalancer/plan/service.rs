@@ -33,7 +33,7 @@ impl Planner<'_> {
     /// Plans the load balancer and the addresses of a Service that is ensured.
     pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
         let addresses = self.public_ips(item, settings)?;
-        self.replace_addresses(place, item, settings, &addresses)?;
+        self.replace_addresses(place, item, &addresses)?;
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);

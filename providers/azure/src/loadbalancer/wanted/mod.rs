@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ccm_kit::annotations::{Annotations, Key, invalid};
 use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork};
+use serde_json::Value;
 
 use super::env::{Env, Several};
 use super::names::{Family, Names};
@@ -176,6 +177,12 @@ impl Item {
     /// Whether a load balancer with all its parts is wanted.
     pub(super) fn is_whole(&self) -> bool {
         self.action == ServiceAction::Ensure && self.settings.is_some()
+    }
+
+    /// Whether a public IP address must be replaced because of its IP tags.
+    pub(super) fn wants_other_ip_tags(&self, env: &Env, ip: &Value) -> bool {
+        let wanted = self.settings.as_ref().and_then(|settings| settings.public_ip.ip_tags.as_ref());
+        !env.changes_ip_tags && wanted.is_some_and(|wanted| tags::differ_of_ip(ip, wanted))
     }
 }
 

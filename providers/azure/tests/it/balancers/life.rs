@@ -142,6 +142,20 @@ async fn a_pool_migrates_from_interfaces_to_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_ip_tags_of_the_only_service_replace_its_load_balancer_too() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], port(80));
+    scene.ensure(&["web"]).await;
+    let former = scene.ip("web");
+    scene.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/b")], port(80));
+    scene.ensure(&["web"]).await;
+    assert!(scene.ip("web") != former, "{former}");
+    assert_eq!(external_members(&scene), 2);
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_ip_tags_give_another_address_in_one_call() {
     let mut scene = Scene::new(BY_ADDRESS, 2).await;
     scene.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], port(80));
