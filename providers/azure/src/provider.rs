@@ -31,7 +31,7 @@ use crate::flags::{self, FLAGS, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::env::{Env, PoolKind, Preconfigured, Several};
+use crate::loadbalancer::env::{Ages, Env, PoolKind, Preconfigured, Several};
 use crate::loadbalancer::selector::Selector;
 use crate::loadbalancer::tags::Tags;
 use crate::node::fleet::Fleet;
@@ -238,6 +238,7 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         })
     });
     let preconfigured = balancing.unmanaged_pools;
+    let age = |key: &str| config.ttl(key, Duration::from_secs(120));
     Ok(Env {
         subscription: config.identity.network_subscription.clone(),
         location: config.location.clone(),
@@ -268,6 +269,11 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         system_tags: config.system_tags.clone(),
         is_stack,
         several: several.collect::<Result<_, ProviderError>>()?,
+        ages: Ages {
+            balancers: age("loadBalancerCache"),
+            public_ips: age("publicIPCache"),
+            security_group: age("nsgCache"),
+        },
     })
 }
 

@@ -1,5 +1,7 @@
 //! The configuration of load balancers.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::names::{INTERNAL, without_internal};
@@ -53,6 +55,17 @@ pub(crate) struct Env {
     pub(crate) is_stack: bool,
     /// `multipleStandardLoadBalancerConfigurations`, without the name ends of internal ones.
     pub(crate) several: Vec<Several>,
+    /// The ages up to which what was read is used for Services that did not change.
+    #[serde(skip)]
+    pub(crate) ages: Ages,
+}
+
+/// `loadBalancerCacheTTLInSeconds`, `publicIPCacheTTLInSeconds`, `nsgCacheTTLInSeconds`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ages {
+    pub(crate) balancers: Duration,
+    pub(crate) public_ips: Duration,
+    pub(crate) security_group: Duration,
 }
 
 /// The kind of members of the pools.

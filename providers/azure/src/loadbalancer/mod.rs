@@ -22,6 +22,7 @@ pub(crate) mod env;
 mod events;
 mod guard;
 pub(crate) mod json;
+mod known;
 pub(crate) mod machines;
 pub(crate) mod members;
 pub(crate) mod names;
@@ -125,7 +126,16 @@ impl BalancerCloud for Balancers {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe(&self.env, wanted).await
+        let reads = &self.cloud()?.reads;
+        // What was read in the last seconds is enough to see that nothing is to be done. All else needs a read.
+        let has_deletion = wanted.items.values().any(|item| item.action == ServiceAction::Delete);
+        if !has_deletion && let Some(known) = reads.known(&self.env, wanted).await {
+            let plan = plan::plan(&self.env, &known, wanted);
+            if plan.steps.is_empty() && plan.failed.is_empty() {
+                return Ok(known);
+            }
+        }
+        reads.observe(&self.env, wanted).await
     }
 
     async fn observe_after(
@@ -153,11 +163,16 @@ impl BalancerCloud for Balancers {
 
     async fn write(&self, step: &Step<Write>, made: &Made, _: &Scope) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
-        self.writer()?.apply(&step.write, made).await
+        let writing = self.cloud()?.reads.known.writing();
+        let written = self.writer()?.apply(&step.write, made).await?;
+        writing.ended();
+        Ok(written)
     }
 
     async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
-        self.writer()?.poll(operation).await
+        let progress = self.writer()?.poll(operation).await;
+        self.cloud()?.reads.known.polled();
+        progress
     }
 
     async fn completed(&self, step: &Step<Write>, made: &Made) -> Result<(), ProviderError> {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::env::Env;
 use super::json;
+use super::known::Known;
 use super::machines::{Interfaces, Machine};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
@@ -42,13 +43,19 @@ pub(super) struct Reads {
     sets: Mutex<BTreeMap<String, String>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
+    pub(super) known: Known,
     pub(super) refused: Refused,
 }
 
+/// The names of what is [`Known`], besides the resource groups of public IP addresses.
+const BALANCERS: &str = "load balancers";
+const SECURITY_GROUP: &str = "security group";
+
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
-        let (owners, due_models, sets, machines, refused) = Default::default();
-        Self { client, cluster, zones, owners, due_models, sets, machines, refused }
+        let (owners, due_models, sets, machines) = Default::default();
+        let (known, refused) = Default::default();
+        Self { client, cluster, zones, owners, due_models, sets, machines, known, refused }
     }
 
     /// Everything that a plan for these Services needs.
@@ -57,19 +64,49 @@ impl Reads {
     ///
     /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
     pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
-        let needs_rules = wanted.items.values().any(needs_rules);
-        let mut groups: BTreeSet<String> = BTreeSet::new();
-        if needs_rules {
-            groups.insert(env.group.to_lowercase());
-            groups.extend(wanted.items.values().map(|item| item.public_ip_group.to_lowercase()));
-        }
+        let (needs_rules, groups) = needs(env, wanted);
         let balancers = self.balancers(env, wanted);
         let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
         let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
         let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
-        let balancers = balancers?;
-        let mut observed = Observed {
-            public_ips: public_ips.into_iter().collect(),
+        let public_ips = public_ips.into_iter().collect();
+        let mut observed = self.observed(env, wanted, balancers?, public_ips, security_group).await?;
+        self.read_links(env, wanted, &mut observed).await;
+        self.read_subnets(env, wanted, &mut observed).await;
+        self.read_machines(env, wanted, &mut observed).await;
+        Ok(observed)
+    }
+
+    /// The same from what was read in the last seconds, if a plan for these Services needs nothing else. For plans without
+    /// writes only.
+    pub(super) async fn known(&self, env: &Env, wanted: &Wanted) -> Option<Observed> {
+        let (needs_rules, groups) = needs(env, wanted);
+        let balancers = self.known.get(BALANCERS, env.ages.balancers)?;
+        let of_group =
+            |group: String| Some((group.clone(), Seen::Present(self.known.get(&group, env.ages.public_ips)?)));
+        let public_ips = groups.into_iter().map(of_group).collect::<Option<_>>()?;
+        let group = || self.known.get(SECURITY_GROUP, env.ages.security_group)?.pop();
+        let security_group = if needs_rules { Some(Seen::Present(group()?)) } else { None };
+        let mut observed = self.observed(env, wanted, balancers, public_ips, security_group).await.ok()?;
+        observed.interfaces.owners.clone_from(&lock(&self.owners));
+        let needs_more = needs_links(wanted, &observed)
+            || !needed_subnets(env, wanted, &observed).is_empty()
+            || !env.several.is_empty()
+            || !lock(&self.due_models).is_empty()
+            || Missing::of(env, &observed, wanted) != Missing::default();
+        (!needs_more).then_some(observed)
+    }
+
+    async fn observed(
+        &self,
+        env: &Env,
+        wanted: &Wanted,
+        balancers: Vec<Value>,
+        public_ips: BTreeMap<String, Seen<Vec<Value>>>,
+        security_group: Option<Seen<Value>>,
+    ) -> Result<Observed, ProviderError> {
+        Ok(Observed {
+            public_ips,
             security_group,
             zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
             cluster: self.facts(&balancers),
@@ -77,11 +114,7 @@ impl Reads {
             refused: self.refused.of(wanted),
             most_rules: self.refused.most_rules(),
             ..Observed::default()
-        };
-        self.read_links(env, wanted, &mut observed).await;
-        self.read_subnets(env, wanted, &mut observed).await;
-        self.read_machines(env, wanted, &mut observed).await;
-        Ok(observed)
+        })
     }
 
     /// What the writes of a plan may have changed in the status of Services; all else is as before.
@@ -111,16 +144,23 @@ impl Reads {
 
     /// The managed load balancers.
     async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Value>, ProviderError> {
+        let reading = self.known.reading();
         let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default()).await;
         let mut balancers = read.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
+        self.known.keep(reading, BALANCERS, &balancers);
         Ok(balancers)
     }
 
     async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
+        let reading = self.known.reading();
         let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default()).await;
         // A group that does not exist has none.
-        (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
+        let read = seen(read.map(|list| Some(list.unwrap_or_default())));
+        if let Seen::Present(list) = &read {
+            self.known.keep(reading, &group, list);
+        }
+        (group, read)
     }
 
     /// The zones of new addresses, if there may be any.
@@ -133,7 +173,12 @@ impl Reads {
         if env.security_group.is_empty() {
             return Seen::Absent;
         }
-        seen(self.client.get(NSG_GET, &env.security_group_id()).await)
+        let reading = self.known.reading();
+        let read = seen(self.client.get(NSG_GET, &env.security_group_id()).await);
+        if let Seen::Present(group) = &read {
+            self.known.keep(reading, SECURITY_GROUP, std::slice::from_ref(group));
+        }
+        read
     }
 
     /// What the cluster shows; `None` before the provider is initialized.
@@ -164,11 +209,11 @@ impl Reads {
 
     /// The private link services, if a Service mentions any, or one that it does not mention any more may be in the way.
     async fn read_links(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        let items = || wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
-        if !items().any(|item| item.may_have_link || loses_frontend(observed, item)) {
+        if !needs_links(wanted, observed) {
             return;
         }
-        let named = items().filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
+        let items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
+        let named = items.filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
         let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
         let reads = groups.into_iter().map(|group| async move {
             let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;
@@ -179,13 +224,7 @@ impl Reads {
 
     /// The subnets of new internal frontends and of private link services.
     async fn read_subnets(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        let is_due =
-            |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
-        let items = wanted.items.values().filter(is_due);
-        let mut names: BTreeSet<String> =
-            items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
-        let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
-        names.extend(links.map(|link| link.subnet.clone()));
+        let names = needed_subnets(env, wanted, observed);
         let reads = names.into_iter().map(|name| async move {
             let read = self.client.get(SUBNET_GET, &env.subnet_id(&name)).await;
             (name, seen(read))
@@ -318,6 +357,33 @@ fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
 /// Whether the work on a Service may change security rules or addresses.
 fn needs_rules(item: &Item) -> bool {
     item.action != ServiceAction::UpdateHosts || !item.access.has_floating_ip && item.settings.is_some()
+}
+
+/// Whether security rules and addresses are needed, and the resource groups of the addresses in lower case.
+fn needs(env: &Env, wanted: &Wanted) -> (bool, BTreeSet<String>) {
+    let mut groups = BTreeSet::new();
+    let needs_rules = wanted.items.values().any(needs_rules);
+    if needs_rules {
+        groups.insert(env.group.to_lowercase());
+        groups.extend(wanted.items.values().map(|item| item.public_ip_group.to_lowercase()));
+    }
+    (needs_rules, groups)
+}
+
+fn needs_links(wanted: &Wanted, observed: &Observed) -> bool {
+    let mut items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
+    items.any(|item| item.may_have_link || loses_frontend(observed, item))
+}
+
+/// The names of the subnets that new internal frontends and private link services need.
+fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<String> {
+    let is_due =
+        |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
+    let items = wanted.items.values().filter(is_due);
+    let mut names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+    let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
+    names.extend(links.map(|link| link.subnet.clone()));
+    names
 }
 
 /// Whether an internal frontend of a Service goes.

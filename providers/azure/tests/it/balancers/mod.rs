@@ -16,6 +16,7 @@ mod alone;
 mod crash;
 mod crowd;
 mod inspect;
+mod known;
 mod life;
 mod lives;
 mod many;
@@ -61,12 +62,12 @@ impl Scene {
 
     async fn of(bed: Bed, more: &str, nodes: Vec<NodeRef>) -> Self {
         bed.cluster.set_nodes(nodes.clone());
-        let provider = bed.process(more).await;
+        let provider = bed.process(&keys(more)).await;
         Self { bed, provider, nodes, services: BTreeMap::new(), more: more.to_owned() }
     }
 
     pub(crate) async fn restart(&mut self) {
-        self.provider = self.bed.process(&self.more).await;
+        self.provider = self.bed.process(&keys(&self.more)).await;
     }
 
     /// A new process with other keys.
@@ -189,6 +190,12 @@ impl Scene {
     pub(crate) fn ip(&self, name: &str) -> String {
         address(&self.services[name].status.load_balancer)
     }
+}
+
+/// Each call reads, unless the keys say for how long what was read is used.
+fn keys(more: &str) -> String {
+    let first = if more.contains("CacheTTLInSeconds") { "" } else { "disableAPICallCache: true\n" };
+    format!("{first}{more}")
 }
 
 pub(crate) fn address(status: &LoadBalancerStatus) -> String {

@@ -1,0 +1,71 @@
+//! What was read in the last seconds is enough for Services that did not change.
+
+use super::*;
+use crate::bed::pass;
+
+const AGE: &str = "loadBalancerCacheTTLInSeconds: 100\n";
+
+/// A Service whose objects were read some time after the last write.
+async fn read() -> Scene {
+    let mut scene = Scene::new(AGE, 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    pass(20).await;
+    scene.ensure(&["web"]).await;
+    scene
+}
+
+fn remove_rules(scene: &Scene) {
+    let id = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
+    scene.bed.cloud.world(|world| world.alter(&id, json!({"properties": {"loadBalancingRules": []}})));
+}
+
+#[tokio::test]
+async fn a_call_that_changes_nothing_reads_nothing_for_some_time() {
+    let mut scene = read().await;
+    let mark = scene.mark();
+    for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+        scene.done(&["web"], action).await;
+    }
+    assert_eq!(scene.bed.calls(mark), [] as [String; 0]);
+    remove_rules(&scene);
+    pass(101).await;
+    scene.ensure(&["web"]).await;
+    let calls = scene.bed.calls(mark);
+    assert!(calls.iter().any(|call| call == "loadBalancers.put"), "{calls:?}");
+    assert_eq!(items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules").len(), 1);
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_change_rests_on_what_is_there_now() {
+    let mut scene = read().await;
+    scene.bed.cloud.world(|world| {
+        let id = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
+        world.alter(&id, json!({"tags": {"team": "a"}}));
+    });
+    scene.service("web", &[], port(81));
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    let calls = scene.bed.calls(mark);
+    let count = |action: &str| calls.iter().filter(|call| *call == action).count();
+    assert_eq!((count("loadBalancers.put"), count("networkSecurityGroups.get")), (1, 1), "{calls:?}");
+    assert_eq!(scene.object("loadBalancers", "kubernetes")["tags"], json!({"team": "a"}));
+    // What was written is read again.
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_deletion_reads() {
+    let mut scene = read().await;
+    let mark = scene.mark();
+    scene.delete(&["web"]).await;
+    let calls = scene.bed.calls(mark);
+    let reads = ["loadBalancers.list", "networkSecurityGroups.get", "publicIPAddresses.list"];
+    assert!(reads.iter().all(|read| calls.iter().any(|call| call == read)), "{calls:?}");
+    assert!(scene.objects("publicIPAddresses").is_empty());
+    scene.bed.is_clean();
+}
