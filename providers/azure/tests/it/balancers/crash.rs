@@ -81,7 +81,7 @@ impl Life {
             ChangeNodes => scene.nodes = all[1..].to_vec(),
             ToInternal => scene.service("web", &[INTERNAL], port(80)),
             ToExternal => scene.service("web", &[], port(80)),
-            WithoutLink => scene.service("web", &[INTERNAL], port(80)),
+            WithoutLink => scene.service("web", &[INTERNAL, ("azure-pls-create", "false")], port(80)),
             _ => {}
         }
         let action = match self {
