@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloudsim::aws::ec2::model::{Rule, SecurityGroup};
+use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
 use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
 use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
-use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::aws::{Aws, Options, World};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
@@ -232,4 +232,55 @@ pub(crate) fn service(name: &str, annotations: &[(&str, &str)], ports: &[(i32, i
         json["spec"][key] = value.clone();
     }
     serde_json::from_value(json).unwrap()
+}
+
+pub(crate) fn shape_of(bed: &Bed) -> Vec<String> {
+    bed.aws.world(|world| shape(world))
+}
+
+/// Everything that users see, without the IDs, which depend on the history. Policies that no listener and no backend
+/// uses are not counted: AWS keeps them with the balancer.
+pub(crate) fn shape(world: &World) -> Vec<String> {
+    let name = |id: &str| world.ec2.groups.get(id).map_or_else(|| id.to_owned(), |group| group.name.clone());
+    let mut shape = Vec::new();
+    for one in world.elb.balancers.values() {
+        let mut groups: Vec<String> = one.groups.iter().map(|id| name(id)).collect();
+        groups.sort();
+        let (mut instances, subnets) = (one.instances.clone(), one.subnets.keys());
+        instances.sort();
+        shape.push(format!(
+            "balancer {} {} {subnets:?} {groups:?} {:?} {:?} {instances:?} {:?} {:?} {:?}",
+            one.name, one.internal, one.listeners, one.backends, one.health_check, one.attributes, one.tags
+        ));
+    }
+    let elb = &world.elbv2;
+    for one in elb.balancers.values() {
+        let groups = one.groups.len();
+        // A feature that was switched off equals one that was never on.
+        let attributes =
+            format!("{:?}", one.attributes).replace("\"load_balancing.cross_zone.enabled\": \"false\"", "");
+        shape.push(format!("balancer {} {} {attributes} {groups} {:?}", one.name, one.internal, one.tags));
+    }
+    for one in elb.listeners.values() {
+        let group = &elb.groups[&one.group].name;
+        let (certificate, policy) = (&one.certificate, &one.policy);
+        shape.push(format!("listener {} {} {certificate:?} {policy:?} {group} {:?}", one.port, one.protocol, one.tags));
+    }
+    for one in elb.groups.values() {
+        let staying = one.targets.values().filter(|target| target.draining_until.is_none());
+        let targets: Vec<_> = staying.map(|target| &target.id).collect();
+        let (settings, attributes) = (&one.settings, &one.attributes);
+        shape.push(format!("target group {} {settings:?} {attributes:?} {targets:?} {:?}", one.name, one.tags));
+    }
+    for one in world.ec2.groups.values() {
+        let rule = |rule: &Rule| {
+            let from = if let Peer::Group(id) = &rule.peer { name(id) } else { format!("{:?}", rule.peer) };
+            format!("{} {:?} {:?} {from} {:?}", rule.protocol, rule.from, rule.to, rule.description)
+        };
+        let mut rules: Vec<String> = one.ingress.iter().map(rule).collect();
+        rules.sort();
+        shape.push(format!("security group {} {:?} {:?} {rules:?}", one.name, one.description, one.tags));
+    }
+    shape.sort();
+    shape
 }

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use ccm_cloudsim::aws::World;
-use ccm_cloudsim::aws::ec2::model::Peer;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape_of};
 use crate::lent::watched;
 
 fn clb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
@@ -40,41 +38,6 @@ pub(crate) fn changed() -> Service {
 /// With a group of the user instead of the managed one.
 pub(crate) fn named() -> Service {
     clb(&[("security-groups", USER_GROUP)], &[(80, 31080)], json!({}))
-}
-
-/// Everything that users see, without group IDs, which depend on the history. Policies that no listener
-/// and no backend uses are not counted: AWS keeps them with the balancer.
-pub(crate) fn shape(world: &World) -> Vec<String> {
-    let name = |id: &str| world.ec2.groups.get(id).map_or_else(|| id.to_owned(), |group| group.name.clone());
-    let mut shape = Vec::new();
-    for one in world.elb.balancers.values() {
-        let mut groups: Vec<String> = one.groups.iter().map(|id| name(id)).collect();
-        groups.sort();
-        let (mut instances, subnets) = (one.instances.clone(), one.subnets.keys());
-        instances.sort();
-        shape.push(format!(
-            "balancer {} {} {subnets:?} {groups:?} {:?} {:?} {instances:?} {:?} {:?} {:?}",
-            one.name, one.internal, one.listeners, one.backends, one.health_check, one.attributes, one.tags
-        ));
-    }
-    for one in world.ec2.groups.values() {
-        let rule = |rule: &ccm_cloudsim::aws::ec2::model::Rule| {
-            let from = match &rule.peer {
-                Peer::Group(group) => name(group),
-                other => format!("{other:?}"),
-            };
-            format!("{} {:?} {:?} {from} {:?}", rule.protocol, rule.from, rule.to, rule.description)
-        };
-        let mut rules: Vec<String> = one.ingress.iter().map(rule).collect();
-        rules.sort();
-        shape.push(format!("security group {} {:?} {:?} {rules:?}", one.name, one.description, one.tags));
-    }
-    shape.sort();
-    shape
-}
-
-pub(crate) fn shape_of(bed: &Bed) -> Vec<String> {
-    bed.aws.world(|world| shape(world))
 }
 
 pub(crate) fn start() -> Bed {
@@ -156,17 +119,6 @@ async fn a_creation_refused_for_its_quota_leaves_nothing_when_the_service_goes()
     bed.delete(&*bed.process().await, &plain()).await;
     assert_eq!(shape_of(&bed), empty);
     bed.check();
-}
-
-#[tokio::test]
-async fn a_mistake_in_the_health_check_is_found_before_any_call() {
-    let bed = start();
-    let process = bed.process().await;
-    let mark = bed.aws.mark();
-    let bad = clb(&[("healthcheck-interval", "1")], &[(80, 31080)], json!({}));
-    let error = process.ensure(CLUSTER, &bad, &bed.nodes).await.unwrap_err().to_string();
-    assert!(error.contains("healthcheck-interval") && error.contains("at least 5"), "{error}");
-    assert_eq!(bed.aws.mark(), mark);
 }
 
 /// AWS never changes the scheme.

@@ -14,8 +14,8 @@ use ccm_provider::{
 use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation};
 use serde_json::json;
 
-use crate::bed::{Bed, PREFIX};
-use crate::{classic, network};
+use crate::bed::{Bed, PREFIX, shape};
+use crate::network;
 
 mod classic_balancers {
     ccm_provider_contract::contract!(super::classic);
@@ -137,8 +137,7 @@ impl Harness for Cloud {
             let routes = tables.flat_map(|(id, table)| {
                 table.routes.iter().map(move |route| format!("route {id} {} {:?}", route.destination, route.target))
             });
-            let shapes = classic::shape(world).into_iter().chain(network::shape(world));
-            let balancers = shapes.filter(|line| !line.starts_with("security group"));
+            let balancers = shape(world).into_iter().filter(|line| !line.starts_with("security group"));
             // Groups of nodes contain rules of several owners: one line per rule.
             let name = |id: &String| world.ec2.groups.get(id).map_or_else(|| id.clone(), |group| group.name.clone());
             let groups = world.ec2.groups.values().flat_map(|group| {

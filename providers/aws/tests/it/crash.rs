@@ -8,8 +8,7 @@ use ccm_provider::{LoadBalancer, ProviderError, Service, ServiceAction};
 use ccm_provider_contract::{Simulation, crash};
 use serde_json::json;
 
-use crate::bed::{self, Bed};
-use crate::simulation::shape;
+use crate::bed::{self, Bed, shape_of};
 use crate::{classic, network};
 
 /// Work on a Service.
@@ -35,7 +34,7 @@ impl crash::Stage for Work {
     }
 
     async fn contents(&self) -> Vec<String> {
-        self.bed.aws.world(|world| shape(world))
+        shape_of(&self.bed)
     }
 
     async fn delete(&mut self) -> Result<bool, ProviderError> {

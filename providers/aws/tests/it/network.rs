@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_cloudsim::aws::World;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service, shape_of};
 use crate::lent::watched;
 
 pub(crate) const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -37,48 +36,6 @@ pub(crate) fn changed() -> Service {
         &[(443, 31443), (8443, 31844)],
         json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}),
     )
-}
-
-/// Everything that users see, without IDs, which depend on the history.
-pub(crate) fn shape(world: &World) -> Vec<String> {
-    let elb = &world.elbv2;
-    let mut shape = Vec::new();
-    for one in elb.balancers.values() {
-        let groups = one.groups.len();
-        shape.push(format!("balancer {} {} {:?} {groups} {:?}", one.name, one.internal, one.attributes, one.tags));
-    }
-    for one in elb.listeners.values() {
-        let group = &elb.groups[&one.group].name;
-        shape.push(format!(
-            "listener {} {} {:?} {:?} {group} {:?}",
-            one.port, one.protocol, one.certificate, one.policy, one.tags
-        ));
-    }
-    for one in elb.groups.values() {
-        let targets: Vec<_> =
-            one.targets.values().filter(|target| target.draining_until.is_none()).map(|target| &target.id).collect();
-        shape.push(format!(
-            "target group {} {:?} {:?} {targets:?} {:?}",
-            one.name, one.settings, one.attributes, one.tags
-        ));
-    }
-    for one in world.ec2.groups.values() {
-        let mut rules: Vec<String> = one
-            .ingress
-            .iter()
-            .map(|rule| {
-                format!("{} {:?} {:?} {:?} {:?}", rule.protocol, rule.from, rule.to, rule.peer, rule.description)
-            })
-            .collect();
-        rules.sort();
-        shape.push(format!("security group {} {:?} {rules:?}", one.name, one.tags));
-    }
-    shape.sort();
-    shape
-}
-
-fn shape_of(bed: &Bed) -> Vec<String> {
-    bed.aws.world(|world| shape(world))
 }
 
 pub(crate) fn start() -> Bed {

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule};
-use ccm_cloudsim::core::faults::{self, Fault, Faults};
-use ccm_provider::{ErrorClass, LoadBalancerExt as _, Service};
+use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};
-use crate::classic::shape_of;
 use crate::lent::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
@@ -111,63 +109,6 @@ async fn a_group_shared_with_the_cluster_survives_and_the_event_says_so() {
     bed.check();
 }
 
-#[tokio::test]
-async fn a_user_rule_in_the_same_permission_survives_the_change_of_groups() {
-    let bed = Bed::start("");
-    let process = bed.process().await;
-    bed.ensure(&*process, &classic()).await;
-    bed.add_group("sg-0123456789abcdef2", None, Vec::new());
-    let nodes = bed.network.node_group.clone();
-    bed.aws.world(|world| {
-        world.ec2.groups.get_mut(&nodes).unwrap().ingress.push(rule("-1", None, "sg-0123456789abcdef2"));
-    });
-    bed.add_group("sg-0123456789abcdef1", None, Vec::new());
-    let lb = managed(&bed);
-    bed.ensure(&*process, &desired("web", &[("security-groups", "sg-0123456789abcdef1")], 31080)).await;
-    assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
-    assert_eq!(rules(&bed, &nodes), ["-1 None sg-0123456789abcdef1", "-1 None sg-0123456789abcdef2"]);
-    bed.check();
-}
-
-#[tokio::test]
-async fn of_two_member_groups_the_owned_one_gets_the_rule_and_two_owned_are_an_error() {
-    let bed = Bed::start("");
-    bed.add_group("sg-0123456789abcdef3", Some("shared"), Vec::new());
-    bed.aws.world(|world| {
-        for interface in world.ec2.interfaces.values_mut().filter(|interface| interface.attachment.is_some()) {
-            interface.groups.insert(0, "sg-0123456789abcdef3".to_owned());
-        }
-    });
-    let process = bed.process().await;
-    bed.ensure(&*process, &classic()).await;
-    assert_eq!((rules(&bed, &bed.network.node_group).len(), rules(&bed, "sg-0123456789abcdef3").len()), (1, 0));
-
-    bed.add_group("sg-0123456789abcdef3", Some("owned"), Vec::new());
-    let before = shape_of(&bed);
-    let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err().to_string();
-    assert!(error.contains("sg-0123456789abcdef3") && error.contains(&bed.network.node_group), "{error}");
-    assert_eq!(shape_of(&bed), before);
-    bed.check();
-}
-
-#[tokio::test]
-async fn a_rule_that_is_there_already_or_gone_already_is_no_error() {
-    let bed = Bed::start("");
-    let process = bed.process().await;
-    for (action, code) in [
-        ("AuthorizeSecurityGroupIngress", "InvalidPermission.Duplicate"),
-        ("RevokeSecurityGroupIngress", "InvalidPermission.NotFound"),
-    ] {
-        // A concurrent change by somebody else.
-        let fault = Fault::Code { status: 400, code: code.to_owned(), message: "in between".to_owned() };
-        bed.aws.fault(faults::Rule::every(fault).on("ec2", action).window(0, 1));
-    }
-    bed.ensure(&*process, &classic()).await;
-    bed.delete(&*process, &classic()).await;
-    bed.aws.faults(Faults::clear);
-    bed.check();
-}
-
 /// Network balancers that probe the same port from the same networks share rules, with the first one's name.
 #[tokio::test]
 async fn health_checks_of_one_balancer_survive_the_other() {
@@ -214,42 +155,6 @@ async fn disabled_ingress_leaves_the_groups_of_the_nodes_alone() {
         assert_eq!(rules(&bed, &bed.network.node_group), Vec::<String>::new());
         bed.delete(&*process, &service).await;
     }
-    bed.check();
-}
-
-#[tokio::test]
-async fn the_configured_group_is_used_and_never_changed_or_deleted() {
-    let bed = Bed::start("ElbSecurityGroup = sg-0123456789abcdef1");
-    bed.add_group("sg-0123456789abcdef1", Some("owned"), Vec::new());
-    let empty = shape_of(&bed);
-    let process = bed.process().await;
-    bed.ensure(&*process, &classic()).await;
-    let attached = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().groups.clone());
-    assert_eq!(attached, ["sg-0123456789abcdef1"]);
-    assert_eq!(rules(&bed, &bed.network.node_group), ["-1 None sg-0123456789abcdef1"]);
-    bed.delete(&*process, &classic()).await;
-    assert_eq!(shape_of(&bed), empty);
-    bed.check();
-}
-
-#[tokio::test]
-async fn a_group_of_our_name_without_tags_is_marked_and_that_of_another_cluster_is_refused() {
-    let bed = Bed::start("");
-    let process = bed.process().await;
-    bed.ensure(&*process, &classic()).await;
-    let lb = managed(&bed);
-    let tags = |bed: &Bed| bed.aws.world(|world| world.ec2.groups[&lb].tags.clone());
-    let ours = tags(&bed);
-    bed.aws.world(|world| world.ec2.groups.get_mut(&lb).unwrap().tags.clear());
-    bed.ensure(&*bed.process().await, &classic()).await;
-    assert_eq!(tags(&bed), ours);
-    bed.aws.world(|world| {
-        let tags = &mut world.ec2.groups.get_mut(&lb).unwrap().tags;
-        tags.insert("kubernetes.io/cluster/c1".to_owned(), "theirs".to_owned());
-    });
-    let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err();
-    assert!(error.to_string().contains("another cluster"), "{error}");
-    assert!(!matches!(error.class(), ErrorClass::NotFound | ErrorClass::Bug), "{error:?}");
     bed.check();
 }
 

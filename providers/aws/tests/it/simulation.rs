@@ -17,9 +17,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape};
 use crate::lent::leading;
-use crate::{classic, network};
+use crate::network;
 
 /// The delay of reads in the rough time, by the virtual clock.
 const STALE: Duration = Duration::from_secs(3);
@@ -242,16 +242,6 @@ async fn neighbours(bed: &Bed) {
         let ranges = json!({"loadBalancerSourceRanges": ["172.16.0.0/12"]});
         bed.ensure(&*theirs, &service(name, &annotations, &[(80, 31999)], ranges)).await;
     }
-}
-
-/// Balancers, listeners, target groups and security groups without the IDs, which depend on the history.
-pub(crate) fn shape(world: &World) -> Vec<String> {
-    let mut lines = classic::shape(world);
-    let network = network::shape(world).into_iter().filter(|line| !line.starts_with("security group"));
-    // A feature that was switched off equals one that was never on.
-    lines.extend(network.map(|line| line.replace("\"load_balancing.cross_zone.enabled\": \"false\"", "")));
-    lines.sort();
-    lines
 }
 
 fn foreign(world: &World) -> Vec<String> {

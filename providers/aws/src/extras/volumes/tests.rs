@@ -54,15 +54,6 @@ async fn volumes_of_all_spellings_are_one_call_and_carry_zone_and_region() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_at_the_same_time_are_one_call() {
-    let world = world();
-    let volumes = EbsVolumes::new(world.api());
-    let (one, two) = ([in_tree("vol-1")], [in_tree("vol-2")]);
-    tokio::join!(volumes.labels(&one), volumes.labels(&two)).0[0].as_ref().unwrap();
-    assert_eq!(world.calls(), ["DescribeVolumes volume-id=2"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_is_not_ours_or_not_there_yet_has_no_labels_and_is_not_asked_for() {
     let world = world();
     let mut provisioned = csi(CSI_DRIVER, "vol-1");

@@ -1,4 +1,3 @@
-use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{ErrorClass, Inspect as _, Orphan};
 
 use ccm_cloudsim::aws::ec2::SecurityGroup;
@@ -114,19 +113,6 @@ async fn many_are_looked_at_with_few_calls() {
     assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", summary(&orphans));
     let calls = bed.world.calls();
     assert!(calls.len() <= 3 * orphans.len(), "calls: {calls:#?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_claims_by_type_or_finalizer() {
-    let bed = Bed::new();
-    let mut web = bed.made("web", "nlb").await;
-    web.spec.kind = "ClusterIP".to_owned();
-    web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
-    assert!(bed.orphans(&[&web]).await.is_empty(), "its deletion is under way");
-    web.metadata.finalizers.clear();
-    let orphans = bed.orphans(&[&web]).await;
-    assert_eq!(kinds(&orphans), ["LoadBalancer", "TargetGroup"]);
-    has(&summary(&orphans), &["Service shop/web is of type ClusterIP, and no longer has a load balancer"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,14 +316,4 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     has(&summary(&bed.orphans(&[]).await), &["KEPT the route table is not tagged kubernetes.io/cluster/c1 = owned"]);
     bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     assert_eq!(bed.written(), [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_orphan_that_another_process_reported_is_refused() {
-    let bed = Bed::new();
-    bed.made("web", "nlb").await;
-    let mut orphan = bed.orphans(&[]).await.remove(0);
-    orphan.handle = serde_json::Value::Null;
-    let error = bed.inspector().delete_orphan(CLUSTER, &orphan).await.unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Bug);
 }

@@ -8,7 +8,6 @@ use crate::bed::contents;
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 const LINK: (&str, &str) = ("azure-pls-create", "true");
-const NO_LINK: (&str, &str) = ("azure-pls-create", "false");
 
 /// All types of objects that the work changes.
 const KINDS: [&str; 7] = [
@@ -82,7 +81,7 @@ impl Life {
             ChangeNodes => scene.nodes = all[1..].to_vec(),
             ToInternal => scene.service("web", &[INTERNAL], port(80)),
             ToExternal => scene.service("web", &[], port(80)),
-            WithoutLink => scene.service("web", &[INTERNAL, NO_LINK], port(80)),
+            WithoutLink => scene.service("web", &[INTERNAL, ("azure-pls-create", "false")], port(80)),
             _ => {}
         }
         let action = match self {
