@@ -203,7 +203,7 @@ fn document(kind: &str, body: Value) -> Value {
 }
 
 /// The value as YAML. Texts are quoted as in JSON, which every parser of YAML 1.2 reads.
-fn yaml(value: &Value) -> String {
+pub(crate) fn yaml(value: &Value) -> String {
     let mut text = String::new();
     push_yaml(&mut text, value, 0);
     text
@@ -228,7 +228,7 @@ fn push_yaml(text: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(fields) if nested(value) => {
             for (key, value) in fields {
-                entry(format!("{}:", Value::from(key.as_str())), value, indent);
+                entry(format!("{}:", yaml_key(key)), value, indent);
             }
         }
         Value::Array(items) if nested(value) => {
@@ -238,6 +238,14 @@ fn push_yaml(text: &mut String, value: &Value, indent: usize) {
         }
         scalar => text.push_str(&format!("{scalar}\n")),
     }
+}
+
+/// Quoted, unless every parser reads it as a text: YAML 1.1 has booleans of up to five letters, such as `on` and `false`.
+fn yaml_key(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c))
+        && !["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&&*name.to_ascii_lowercase());
+    if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
 /// One line without terminal control characters, since the text may contain untrusted input.

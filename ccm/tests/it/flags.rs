@@ -86,7 +86,7 @@ fn the_version_names_providers_and_tested_versions_for_programs_too() {
     for key in ["commit", "buildDate", "platform", "testedKubernetes"] {
         assert!(!document[key].is_null(), "{key}: {json}");
     }
-    assert!(run(&["version", "-o", "yaml"]).stdout.contains("\"kind\": \"Version\"\n"));
+    assert!(run(&["version", "-o", "yaml"]).stdout.contains("kind: \"Version\"\n"));
     assert!(run(&["version", "--color=blue"]).stderr.contains("--color=blue: want always, auto or never"));
 }
 

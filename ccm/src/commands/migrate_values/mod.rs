@@ -4,7 +4,6 @@
 mod charts;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
 use ccm_provider::flag::{Flag, Kind};
 use futures::FutureExt as _;
@@ -12,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use self::charts::{CHARTS, Chart, Take};
-use super::output::{self, Format};
+use super::output::{Format, Output, flat, yaml};
 use super::{Call, Command, SECTION, lint};
 use crate::exit::{Failure, Verdict};
 
@@ -33,6 +32,7 @@ Exit codes: 0 every key is taken, 2 something is left to do, 1 an input could no
   helm install ccm manifests/charts/ccm -n kube-system -f values.yaml --set image.repository=… --set image.tag=…",
     flags: &[FROM],
     formats: &[],
+    like_running: false,
     run,
 };
 
@@ -71,7 +71,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             return Err(Failure::error("these are no values of a chart: want a map"));
         };
         let converted = convert(chart, given, &call.program.flags);
-        super::deliver(&converted.render(chart, call.output.format))?;
+        super::deliver(&converted.render(chart, call.output))?;
         Ok(if converted.open.is_empty() { Verdict::Clean } else { Verdict::Findings })
     }
     .boxed()
@@ -239,12 +239,12 @@ impl Converted<'_> {
         self.took(place, &format!("flags.{name}"));
     }
 
-    fn render(&self, chart: &Chart, format: Format) -> String {
+    fn render(&self, chart: &Chart, output: Output) -> String {
         let lines = |lines: &[Line], name: &str| -> Value {
             lines.iter().map(|line| json!({"key": line.key, name: line.text})).collect()
         };
-        if format == Format::Json {
-            return output::document(
+        if output.format != Format::Text {
+            return output.document(
                 "Values",
                 json!({"values": self.values, "taken": lines(&self.taken, "as"), "open": lines(&self.open, "todo")}),
             );
@@ -255,9 +255,9 @@ impl Converted<'_> {
                 text += &format!("# {title}:\n");
             }
             for line in lines {
-                text += &format!("#   {}: {}\n", output::flat(&line.key), output::flat(&line.text));
+                text += &format!("#   {}: {}\n", flat(&line.key), flat(&line.text));
             }
         }
-        text + &yaml::text(&Value::Object(self.values.clone()))
+        text + &yaml(&Value::Object(self.values.clone()))
     }
 }

@@ -115,7 +115,7 @@ fn the_result_is_yaml_with_every_key_in_its_comments() {
     let given = json!({"env": [{"name": "A", "value": "yes"}], "image": {"tag": "v1"}, "podAnnotations": {"on": "1"}});
     let program = Program::default();
     let made = convert(chart, given.as_object().unwrap().clone(), &program.flags);
-    let text = made.render(chart, Format::Text);
+    let text = made.render(chart, Output::plain(Format::Text));
     let wanted = "#   env: extraEnv\n";
     assert!(text.starts_with("# From values of the chart of cloud-provider-aws") && text.contains(wanted), "{text}");
     let yaml: String = text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
