@@ -175,8 +175,7 @@ mod tests {
 
     #[test]
     fn the_commands_stand_first_each_with_one_sentence() {
-        let mut program = Program::default();
-        program.commands = crate::commands::summaries().collect();
+        let program = Program { commands: crate::commands::summaries().collect(), ..Program::default() };
         let text = text(&program, Some(120));
         let (_, list) = text.split_once("\n\nCommands:\n").unwrap();
         let (list, _) = list.split_once("\n\n").unwrap();
