@@ -23,8 +23,8 @@ use crate::exit::{Failure, Verdict};
 use crate::options::Options;
 use crate::snapshot::record::{Record, Recorder};
 use crate::snapshot::replay::Replay;
-use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, redact};
-use crate::{page, version};
+use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, page, redact};
+use crate::version;
 
 /// The maximum number of objects with different plans to name.
 const NAMED: usize = 10;
@@ -83,7 +83,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             write(path, &file::text(&document)?)?;
         }
         if let Some(html) = &html {
-            write(html, &page::recorded::page(&document).html())?;
+            write(html, &page::page(&document).html())?;
         }
         let names = paths.iter().map(|path| if file::is_stdout(path) { "stdout" } else { path });
         let summary = summary(&document, &names.collect::<Vec<_>>().join(" and "));

@@ -4,8 +4,7 @@
 //! works. Its policy allows only its own script and style, by their hashes.
 
 pub(crate) mod live;
-mod objects;
-pub(crate) mod recorded;
+pub(crate) mod objects;
 #[cfg(test)]
 mod tests;
 
@@ -19,31 +18,31 @@ const TEMPLATE: &str = include_str!("page.html");
 /// The content.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
-    title: String,
-    notes: Vec<String>,
-    facts: Vec<(&'static str, String)>,
-    tables: Vec<Table>,
+    pub(crate) title: String,
+    pub(crate) notes: Vec<String>,
+    pub(crate) facts: Vec<(&'static str, String)>,
+    pub(crate) tables: Vec<Table>,
 }
 
 #[derive(Debug, Serialize)]
-struct Table {
-    title: &'static str,
-    columns: &'static [&'static str],
-    rows: Vec<Row>,
+pub(crate) struct Table {
+    pub(crate) title: &'static str,
+    pub(crate) columns: &'static [&'static str],
+    pub(crate) rows: Vec<Row>,
     /// Shown if there are no rows.
-    empty: &'static str,
+    pub(crate) empty: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
-    level: Level,
+pub(crate) struct Row {
+    pub(crate) level: Level,
     /// One per column.
-    cells: Vec<String>,
+    pub(crate) cells: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Level {
+pub(crate) enum Level {
     /// Neither good nor bad.
     Plain,
     Good,

@@ -10,19 +10,19 @@ use super::{Level, Row, Table};
 
 /// The last error of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Problem {
-    pub(super) level: Level,
-    pub(super) error: String,
-    pub(super) fix: String,
+pub(crate) struct Problem {
+    pub(crate) level: Level,
+    pub(crate) error: String,
+    pub(crate) fix: String,
 }
 
 /// The worst problem of each object.
 #[derive(Debug, Default)]
-pub(super) struct Problems(BTreeMap<String, Problem>);
+pub(crate) struct Problems(BTreeMap<String, Problem>);
 
 impl Problems {
     /// Adds a problem; of equally bad ones of an object, the first one stays.
-    pub(super) fn add(&mut self, subject: &str, problem: Problem) {
+    pub(crate) fn add(&mut self, subject: &str, problem: Problem) {
         // `node a addresses` is about `node a`.
         let object = subject.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" ");
         match self.0.get_mut(&object) {
@@ -44,7 +44,7 @@ fn row(level: Level, mut cells: Vec<String>, problem: Option<&Problem>) -> Row {
     Row { level, cells }
 }
 
-pub(super) fn nodes<'a>(nodes: impl Iterator<Item = &'a Node>, problems: &Problems) -> Table {
+pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a Node>, problems: &Problems) -> Table {
     let line = |node: &Node| {
         let (level, state) = match node.ready {
             _ if node.deleting => (Level::Waiting, "being deleted"),
@@ -68,7 +68,7 @@ pub(super) fn nodes<'a>(nodes: impl Iterator<Item = &'a Node>, problems: &Proble
     }
 }
 
-pub(super) fn services<'a>(services: impl Iterator<Item = &'a Service>, problems: &Problems) -> Table {
+pub(crate) fn services<'a>(services: impl Iterator<Item = &'a Service>, problems: &Problems) -> Table {
     let line = |service: &Service| {
         let key = format!("{}/{}", service.metadata.namespace, service.metadata.name);
         let problem = problems.of(&format!("service {key}"));
@@ -98,7 +98,7 @@ pub(super) fn services<'a>(services: impl Iterator<Item = &'a Service>, problems
 }
 
 /// The pod ranges of nodes, and whether the network of the node is said to work.
-pub(super) fn routes<'a>(nodes: impl Iterator<Item = &'a Node>, problems: &Problems) -> Table {
+pub(crate) fn routes<'a>(nodes: impl Iterator<Item = &'a Node>, problems: &Problems) -> Table {
     let all = problems.of("routes").map(|problem| {
         row(Level::Plain, vec!["all nodes".into(), "not reconciled".into(), String::new()], Some(problem))
     });

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::objects::{self, Problem, Problems};
-use super::{Level, Page, Row, Table};
-use crate::snapshot::Document;
+use super::Document;
+use crate::page::objects::{self, Problem, Problems};
+use crate::page::{Level, Page, Row, Table};
 
 /// The page of a snapshot without secrets.
 pub(crate) fn page(document: &Document) -> Page {
