@@ -30,6 +30,7 @@ pub mod flags;
 pub mod logging;
 pub mod manager;
 pub mod options;
+mod page;
 pub mod program;
 pub mod providers;
 pub mod serve;

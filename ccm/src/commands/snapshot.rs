@@ -23,7 +23,7 @@ use crate::exit::{Failure, Verdict};
 use crate::options::Options;
 use crate::snapshot::record::{Record, Recorder};
 use crate::snapshot::replay::Replay;
-use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, redact};
+use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, page, redact};
 use crate::version;
 
 /// The maximum number of objects with different plans to name.
@@ -31,6 +31,14 @@ const NAMED: usize = 10;
 
 const FILE: Flag =
     Flag::new(SECTION, "file", Kind::Text, file::STANDARD, "Where the snapshot is written; - is stdout.").short('f');
+
+const HTML: Flag = Flag::new(
+    SECTION,
+    "html",
+    Kind::Text,
+    "",
+    "Where a page for a browser with the objects, their errors and the plan is written; - is stdout. The snapshot itself is only written if --file is given too.",
+);
 
 pub(super) const COMMAND: Command = Command {
     name: "snapshot",
@@ -47,8 +55,9 @@ of cloud objects are in it: read it before you hand it on.
 Exit codes: 0 written, 1 not written, 255 no provider.
 
   ccm snapshot -f ccm.json --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
-  ccm plan --from-snapshot ccm.json",
-    flags: &[FILE],
+  ccm plan --from-snapshot ccm.json
+  ccm snapshot --html ccm.html",
+    flags: &[FILE, HTML],
     formats: &[],
     like_running: true,
     run,
@@ -61,22 +70,40 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
                 "{word:?}: a snapshot is of everything; name the object in `ccm plan --from-snapshot`"
             )));
         }
-        let path = call.values.text(FILE.name);
+        let asked = |flag: &Flag| call.values.given(flag.name).then(|| call.values.text(flag.name));
+        let html = asked(&HTML);
+        let path = asked(&FILE).or_else(|| html.is_none().then(|| file::STANDARD.to_owned()));
+        let paths: Vec<&str> = [&path, &html].into_iter().flatten().map(String::as_str).collect();
+        let has_stdout = paths.iter().any(|path| file::is_stdout(path));
+        if paths.iter().all(|path| file::is_stdout(path)) && paths.len() > 1 {
+            return Err(Failure::error("--file and --html are both stdout; name a file for one of them"));
+        }
         let document = take(&call).await?;
-        let text = file::text(&document)?;
-        if file::is_stdout(&path) {
-            super::deliver(&text)?;
-            super::eprint(&summary(&document, "stdout"));
+        if let Some(path) = &path {
+            write(path, &file::text(&document)?)?;
+        }
+        if let Some(html) = &html {
+            write(html, &page::page(&document).html())?;
+        }
+        let names = paths.iter().map(|path| if file::is_stdout(path) { "stdout" } else { path });
+        let summary = summary(&document, &names.collect::<Vec<_>>().join(" and "));
+        if has_stdout {
+            super::eprint(&summary);
             return Ok(Verdict::Clean);
         }
-        file::write(&path, &text)?;
         super::deliver(&match call.output.format {
-            Format::Json | Format::Yaml => call.output.document("SnapshotTaken", json(&document, &path)),
-            _ => format!("{}\n", summary(&document, &path)),
+            Format::Json | Format::Yaml => {
+                call.output.document("SnapshotTaken", json(&document, path.as_deref(), html.as_deref()))
+            }
+            _ => format!("{summary}\n"),
         })?;
         Ok(Verdict::Clean)
     }
     .boxed()
+}
+
+fn write(path: &str, text: &str) -> Result<(), Failure> {
+    if file::is_stdout(path) { super::deliver(text) } else { file::write(path, text) }
 }
 
 /// The pass of `ccm plan`, with all answers recorded.
@@ -170,9 +197,10 @@ fn summary(document: &Document, path: &str) -> String {
     text
 }
 
-fn json(document: &Document, path: &str) -> Value {
+fn json(document: &Document, file: Option<&str>, html: Option<&str>) -> Value {
     json!({
-        "file": path,
+        "file": file,
+        "html": html,
         "taken": document.taken,
         "nodes": document.nodes.len(),
         "services": document.services.len(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Manager;
 use crate::exit::Failure;
 use crate::options::{Options, componentconfig};
-use crate::{clients, serve, webhook};
+use crate::{clients, page, serve, webhook};
 
 /// Ports that are bound but not served yet.
 #[derive(Debug, Default)]
@@ -32,11 +32,13 @@ impl Manager {
     /// Starts serving, also on a standby: the API server cannot know which replica leads.
     pub(crate) fn serve(&mut self, ports: Ports) {
         if let Some(listening) = ports.secure {
+            let (debug, nodes, services) = (self.state(), self.nodes.clone(), self.services.clone());
             let state = serve::State {
                 metrics: self.metrics.clone(),
                 health: self.health.clone(),
                 configz: json!({ componentconfig::GROUP: componentconfig::componentconfig(&self.options) }),
-                debug: self.state(),
+                debug: debug.clone(),
+                page: Arc::new(move || page::live::page(&debug(), &nodes.list(), &services.list()).html()),
                 profiling: self.options.profiling,
             };
             self.keep_running("the secure port", listening.serve(state));
@@ -91,9 +93,33 @@ impl Manager {
                 },
                 "queues": queues,
                 "observations": seen,
+                "calls": calls(&metrics),
+                "drift": drift(&metrics),
                 "recentPlans": metrics.plans().list(),
                 "recentFailures": metrics.failures().list(),
             })
         })
     }
+}
+
+/// The calls of the core to the provider, by call and outcome.
+fn calls(metrics: &Metrics) -> Vec<Value> {
+    let samples = metrics.samples("ccm_provider_calls_total").into_iter();
+    samples
+        .filter_map(|(labels, count)| {
+            let [call, outcome] = &*labels else { return None };
+            Some(json!({"call": call, "outcome": outcome, "count": count}))
+        })
+        .collect()
+}
+
+/// The changes of the cloud by others that controllers found: those of the last check, and all.
+fn drift(metrics: &Metrics) -> Vec<Value> {
+    let total = metrics.samples("ccm_drift_steps_total");
+    let now = metrics.samples("ccm_drift_steps").into_iter();
+    now.map(|(controller, steps)| {
+        let total = total.iter().find(|(of, _)| *of == controller).map(|(_, total)| total);
+        json!({"controller": controller.concat(), "steps": steps, "total": total})
+    })
+    .collect()
 }

@@ -9,6 +9,8 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
+pub(super) const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
 /// A response with the common headers.
 pub(crate) fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
@@ -17,6 +19,22 @@ pub(crate) fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Byte
     headers.insert(header::CONTENT_TYPE, kind);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// A page with this Content-Security-Policy, which no other page may show in a frame.
+pub(super) fn page(html: String, policy: &str) -> Answer {
+    let mut answer = answer(StatusCode::OK, HTML, html);
+    let policy = HeaderValue::try_from(format!("{policy}; frame-ancestors 'none'"));
+    let policy = policy.unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    answer.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    answer
+}
+
+pub(super) fn moved(to: &'static str) -> Answer {
+    let mut answer = text(StatusCode::MOVED_PERMANENTLY, "");
+    answer.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
     answer
 }
 

@@ -33,6 +33,7 @@ impl Edge {
             health: Health::new(),
             configz: serde_json::json!({}),
             debug: Arc::new(|| serde_json::json!({})),
+            page: Arc::new(String::new),
             profiling: true,
         };
         let routes = Routes {

@@ -16,7 +16,7 @@ use super::authn::Authenticator;
 use super::authz::{Authorizer, Refusal};
 use super::health::{Health, Probe};
 use super::{AccessMetrics, uri};
-use crate::logging;
+use crate::{logging, page};
 
 /// Maximum size of the body of `/debug/flags/v`.
 const FLAG_BODY: usize = 1024;
@@ -24,7 +24,8 @@ const FLAG_BODY: usize = 1024;
 const FLAG_PATIENCE: Duration = Duration::from_secs(10);
 const METRICS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const STATE: &str = "/debug/state";
+const PAGE: &str = "/debug/";
 /// The page with the only flag that can be set, with upstream's text.
 const FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 const NO_PPROF: &str = "this program has no Go runtime and therefore no pprof profiles: see /metrics for its memory and CPU, and /debug/state for what it is doing";
@@ -40,6 +41,8 @@ pub struct State {
     pub configz: Value,
     /// The content of `/debug/state`; must not contain secrets.
     pub debug: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The content of `/debug/`, a page for people; must not contain secrets.
+    pub page: Arc<dyn Fn() -> String + Send + Sync>,
     /// `--profiling`: serve `/debug/pprof` and `/debug/flags`.
     pub profiling: bool,
 }
@@ -87,7 +90,9 @@ impl Routes {
         let known = !user.is_anonymous();
         let verb = request.method().as_str().to_lowercase();
         let began = Instant::now();
-        let allowed = self.authorizer.authorize(&user, &verb, &path).await;
+        // The page shows that state, and whoever may see one may see the other.
+        let asked = if matches!(&*path, "/debug" | PAGE) { STATE } else { &path };
+        let allowed = self.authorizer.authorize(&user, &verb, asked).await;
         let result = match &allowed {
             Ok(()) => "allowed",
             Err(Refusal::Forbidden(_)) => "no-opinion",
@@ -123,9 +128,13 @@ impl Routes {
             }
             "/metrics/slis" => self.metrics(state.health.counts()),
             "/configz" => answer::json(&state.configz),
-            "/debug/state" => answer::json(&(state.debug)()),
+            STATE => answer::json(&(state.debug)()),
+            "/debug" => answer::moved("/debug/"),
+            PAGE => answer::page((state.page)(), &page::policy()),
             "/debug/flags/v" if state.profiling => self.set_verbosity(request).await,
-            _ if state.profiling && is_below(path, "/debug/flags") => answer::answer(StatusCode::OK, HTML, FLAGS_PAGE),
+            _ if state.profiling && is_below(path, "/debug/flags") => {
+                answer::answer(StatusCode::OK, answer::HTML, FLAGS_PAGE)
+            }
             _ if state.profiling && is_below(path, "/debug/pprof") => {
                 answer::error(StatusCode::NOT_IMPLEMENTED, NO_PPROF)
             }

@@ -43,12 +43,12 @@ pub(crate) fn text(document: &Document) -> Result<String, Failure> {
 pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::error(format!("cannot write the snapshot {path}: {error}"));
     if path.is_empty() {
-        return Err(failed(&"the name is empty; give --file a name, or - for stdout"));
+        return Err(failed(&"the name is empty; give a name, or - for stdout"));
     }
     let target = &followed(Path::new(path));
     match fs::metadata(target) {
         Ok(there) if there.is_dir() => return Err(failed(&"it is a directory; name a file in it")),
-        Ok(there) if !there.is_file() => return Err(failed(&"it is no regular file; for stdout leave --file out")),
+        Ok(there) if !there.is_file() => return Err(failed(&"it is no regular file; for stdout give -")),
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&error)),
         _ => {}
     }

@@ -11,6 +11,7 @@
 
 pub(crate) mod file;
 pub(crate) mod flags;
+pub(crate) mod page;
 pub(crate) mod record;
 pub(crate) mod redact;
 pub(crate) mod replay;

@@ -170,8 +170,15 @@ mod real_apiserver {
             ]);
             process.wait_for("service-lb-controller");
             let mut places = Vec::new();
-            for path in ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/healthz?verbose", "/debug/flags/v"]
-            {
+            for path in [
+                "/metrics",
+                "/metrics/slis",
+                "/configz",
+                "/debug/state",
+                "/debug/",
+                "/healthz?verbose",
+                "/debug/flags/v",
+            ] {
                 let (status, answer) = get(port, path, &bed.token);
                 assert_eq!(status, if path == "/debug/flags/v" { 406 } else { 200 }, "{path}: {answer}");
                 places.push((path.to_owned(), answer));

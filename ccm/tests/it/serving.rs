@@ -21,7 +21,9 @@ mod real_apiserver {
         let (status, body) = served.ask("/metrics", None, "");
         assert_eq!(status, 403);
         assert!(body.contains(r#"forbidden: User \"system:anonymous\" cannot get path \"/metrics\""#), "{body}");
-        for path in ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/debug/flags/v", "/nope"] {
+        for path in
+            ["/metrics", "/metrics/slis", "/configz", "/debug/state", "/debug/", "/debug", "/debug/flags/v", "/nope"]
+        {
             assert_eq!(served.ask(path, None, "").0, 403, "{path}");
             assert_eq!(served.ask(path, None, &bearer("bad")).0, 401, "{path}");
             assert_eq!(served.ask(path, None, &bearer(&bed.ccm_token)).0, 403, "{path}");
@@ -31,6 +33,8 @@ mod real_apiserver {
             ("/metrics/slis", 200),
             ("/configz", 200),
             ("/debug/state", 200),
+            ("/debug/", 200),
+            ("/debug", 301),
             ("/debug/flags/v", 406),
             ("/debug/pprof/heap", 501),
             ("/nope", 404),
@@ -40,6 +44,10 @@ mod real_apiserver {
         }
         let (_, text) = served.ask("/metrics", None, &bearer(&bed.token));
         assert!(text.contains("apiserver_delegated_authn_request_total{code=\"201\"}"), "{text}");
+
+        // Who may see the state may see the page, and nobody else.
+        let (_, page) = served.ask("/debug/", None, &bearer(&bed.token));
+        assert!(page.starts_with("<!doctype html>") && page.contains(r#""title":"Nodes""#), "{page}");
 
         // Client certificates: the authority is in the cluster's ConfigMap.
         let master = bed.client_certificate(Authority::Client, "ann", &["system:masters"]).unwrap();

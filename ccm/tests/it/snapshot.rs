@@ -21,10 +21,14 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 6] = [
         (&["node/x", "--cloud-provider=fake"], "\"node/x\": a snapshot is of everything; name the object in"),
         (&["-o", "xml", "--cloud-provider=fake"], "--output=xml: want text or json or yaml"),
         (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
+        (
+            &["--file=-", "--html=-", "--cloud-provider=fake"],
+            "--file and --html are both stdout; name a file for one of",
+        ),
         (&[], "--cloud-provider cannot be empty"),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
@@ -263,6 +267,10 @@ mod real_apiserver {
         let summary = "6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 6";
         let redacted = " values were redacted: the plan that is made of it may differ there.";
         taken.prints(&[summary, redacted]);
+        let page = scene.text("s.html");
+        let shown = scene.secretive(&kubeconfig, &["snapshot", "--html", &page]);
+        assert_eq!((shown.code, &*shown.stderr), (Some(0), ""), "{}", shown.stdout);
+        shown.prints(&["6 nodes, 6 Services", "s.html: "]);
         let printed = scene.secretive(&kubeconfig, &["snapshot"]);
         assert_eq!(printed.code, Some(0));
         let plan = ["plan", "node/fresh", "routes", "service/default/web", "service/default/former"];
@@ -280,11 +288,16 @@ mod real_apiserver {
 
         // From here on only the file exists.
         let text = std::fs::read_to_string(&file).unwrap();
+        let page = std::fs::read_to_string(&page).unwrap();
+        for shown in ["service default/refused", "not planned", "`ccm explain node/throttled` shows the cause"] {
+            assert!(page.contains(shown), "{shown:?} is not in {page}");
+        }
         let token = scene.bed.token.clone();
         scene.bed.stop_apiserver().await.unwrap();
         for secret in [CANARY, &token, "-----BEGIN"] {
             for (place, text) in [
                 ("the file", &text),
+                ("the page", &page),
                 ("stdout", &taken.stdout),
                 ("stderr", &printed.stderr),
                 ("the printed file", &printed.stdout),

@@ -14,6 +14,8 @@ use crate::metrics::{Metrics, Part};
 const KEPT: usize = 100;
 /// The longest text of an entry, in characters.
 const LONGEST: usize = 2000;
+/// Names of error classes that need no action.
+const PASSING: &[&str] = &["throttled", "transient", "in-progress", "conflict"];
 
 /// An event that happened once or several times. `ccm explain` reads it back from `/debug/state`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +53,13 @@ pub struct Failed {
     pub settled: bool,
 }
 
+impl Failed {
+    /// Whether the failure is of a kind that usually passes without a change.
+    pub fn is_passing(&self) -> bool {
+        self.class.as_deref().is_some_and(|class| PASSING.contains(&class))
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     subject: String,
@@ -79,7 +88,7 @@ impl Recent {
     }
 
     /// Records a failure of a controller, and the time of its retry.
-    pub(crate) fn failed(
+    pub fn failed(
         &self,
         controller: &'static str,
         subject: String,

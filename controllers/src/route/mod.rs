@@ -34,6 +34,8 @@ use crate::{NotStarted, Shared};
 
 /// Canonical name.
 pub const NAME: &str = "node-route-controller";
+/// What its plans and failures are about.
+const SUBJECT: &str = "routes";
 /// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
@@ -101,8 +103,9 @@ pub fn start(
             let pass = move || {
                 let controller = controller.clone();
                 async move {
-                    if let Err(error) = settled(controller.reconcile(Trigger::Periodic)).await {
-                        controller.shared.metrics.failures().note(NAME, &error);
+                    let reconciled = settled(controller.reconcile(Trigger::Periodic)).await;
+                    controller.note(&reconciled, Some(config.period));
+                    if let Err(error) = reconciled {
                         tracing::error!(error, "couldn't reconcile node routes");
                     }
                 }
@@ -124,7 +127,7 @@ pub fn preview(
     let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {
         let failed = controller.reconcile(Trigger::Periodic).await.err();
-        let failed = failed.map(|error| Unplanned { subject: "routes".into(), error: SyncError::Retry(error) });
+        let failed = failed.map(|error| Unplanned { subject: SUBJECT.into(), error: SyncError::Retry(error) });
         failed.into_iter().collect()
     }))
 }
@@ -181,14 +184,16 @@ impl RouteController {
             while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(2)).await {
                 // Both are the same work.
                 let trigger = keys.iter().min().copied().unwrap_or(Trigger::NodeChange);
-                match settled(self.reconcile_caught(trigger)).await {
-                    Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
-                    Err(error) => {
-                        self.shared.metrics.failures().note(NAME, &error);
-                        let after = queue.add_rate_limited(trigger);
-                        tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
-                    }
+                let reconciled = settled(self.reconcile_caught(trigger)).await;
+                let next = reconciled.as_ref().err().map(|error| {
+                    let after = queue.add_rate_limited(trigger);
+                    tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
+                    after
+                });
+                if next.is_none() {
+                    keys.iter().for_each(|key| queue.forget(key));
                 }
+                self.note(&reconciled, next);
                 leadership.until_ended(tokio::time::sleep(WATCH_PACE)).await;
                 keys.iter().for_each(|key| queue.done(key));
             }
@@ -197,6 +202,15 @@ impl RouteController {
             biased;
             () = work => {}
             () = leadership.lost() => {}
+        }
+    }
+
+    /// Records a failure or the end of one, for `/debug/state`.
+    fn note(&self, reconciled: &Result<(), String>, next: Option<Duration>) {
+        let failures = self.shared.metrics.failures();
+        match reconciled {
+            Ok(()) => failures.settled(NAME, SUBJECT),
+            Err(error) => failures.failed(NAME, SUBJECT.into(), (error, None), next),
         }
     }
 

@@ -23,8 +23,7 @@ use crate::options::Options;
 
 /// The time limit for its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Names of error classes: those that need no action, and those that say little about the cause.
-const PASSING: &[&str] = &["throttled", "transient", "in-progress", "conflict"];
+/// Names of error classes that say little about the cause.
 const VAGUE: &[&str] = &["unknown", "not-found"];
 
 /// The replica to query.
@@ -230,8 +229,7 @@ fn failed(happened: &RecentEntry) -> Fact {
         Some(next) => format!("; tried again in {next}s"),
         None => "; tried again when the object changes".to_owned(),
     });
-    let passing = failure.class.as_deref().is_some_and(|class| PASSING.contains(&class));
-    let state = if passing { FactState::Waiting } else { FactState::Bad };
+    let state = if failure.is_passing() { FactState::Waiting } else { FactState::Bad };
     let hint = failure.remediation.clone().unwrap_or_else(|| "see the message, and its log".to_owned());
     Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
 }

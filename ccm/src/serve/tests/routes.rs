@@ -57,3 +57,26 @@ async fn a_body_that_is_too_large_or_no_number_is_refused() {
     let (status, _) = put(Full::new(Bytes::from_static(b"x"))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn the_page_needs_the_permission_for_the_state_and_runs_only_its_own_script() {
+    let get = async |allowed: &str, path: &str| {
+        let allowed = AllowedPaths::new(&[allowed.to_owned()]).unwrap();
+        let request = Request::builder().uri(path).body(Full::<Bytes>::default()).unwrap();
+        Edge::new(allowed).routes.serve(request, &[]).await.0
+    };
+    let page = get("/debug/state", "/debug/").await;
+    assert_eq!(page.status(), StatusCode::OK);
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(policy.ends_with("; frame-ancestors 'none'"), "{policy}");
+    assert_eq!(get("/debug/state", "/debug").await.headers()["location"], "/debug/");
+    let refused = get("/metrics", "/debug/state").await.status();
+    assert!(!refused.is_success());
+    for path in ["/debug", "/debug/"] {
+        let answer = get("/metrics", path).await;
+        assert_eq!(answer.status(), refused, "{path}");
+        assert!(!answer.headers().contains_key("location"), "{path}");
+    }
+}

@@ -39,6 +39,7 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
         health: Health::new(),
         configz: serde_json::json!({}),
         debug: Arc::new(|| serde_json::json!({})),
+        page: Arc::new(String::new),
         profiling: false,
     };
     let _server = AbortOnDropHandle::new(tokio::spawn(listening.serve(state)));

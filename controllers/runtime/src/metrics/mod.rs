@@ -123,6 +123,22 @@ impl Metrics {
         text
     }
 
+    /// The samples of a metric that counts, for display: the values of its labels in the order of their names, and the
+    /// count.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // counts are whole and not negative
+    pub fn samples(&self, name: &str) -> Vec<(Vec<String>, u64)> {
+        let families = self.0.registry.gather();
+        let metrics =
+            families.iter().filter(|family| family.name() == name).flat_map(|family| family.get_metric().iter());
+        metrics
+            .map(|metric| {
+                let labels = metric.get_label().iter().map(|label| label.value().to_owned()).collect();
+                // The one that it is not reads as 0.
+                (labels, (metric.get_counter().get_value() + metric.get_gauge().get_value()) as u64)
+            })
+            .collect()
+    }
+
     /// The value of a counter, gauge or histogram count as printed, for tests and the demo; `None` if it has no such
     /// sample.
     pub fn sample(&self, line_start: &str) -> Option<f64> {

@@ -73,6 +73,10 @@ fn samples_are_found_and_absent_ones_are_not() {
     metrics.leader("cloud-controller-manager", true);
     assert_eq!(metrics.sample("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(1.0));
     assert_eq!(metrics.sample("no_such"), None);
+    metrics.provider_call("List", None, std::time::Duration::ZERO);
+    assert_eq!(metrics.samples("leader_election_master_status"), [(vec!["cloud-controller-manager".to_owned()], 1)]);
+    assert_eq!(metrics.samples("ccm_provider_calls_total"), [(vec!["List".to_owned(), "ok".to_owned()], 1)]);
+    assert_eq!(metrics.samples("no_such"), []);
 }
 
 #[test]
