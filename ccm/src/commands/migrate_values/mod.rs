@@ -21,8 +21,9 @@ const FROM: Flag =
 pub(super) const COMMAND: Command = Command {
     name: "migrate-values",
     words: "FILE…",
-    about: "Converts the values of the chart of cloud-provider-aws, cloud-provider-azure or openstack-cloud-controller-manager to values of the chart of this program.",
+    about: "Converts the values of a Go program's chart to values of this program's chart.",
     details: "\
+The charts of cloud-provider-aws, cloud-provider-azure and openstack-cloud-controller-manager are known.
 Several files are merged in their order, as helm does. - is stdin. The result begins with comments: each key, what it became,
 and what is left to do. It contains the secrets of the input.
 

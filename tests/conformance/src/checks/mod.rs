@@ -97,7 +97,7 @@ checks! {
         "a leader that has lost its lease ends with an error", APP => election::lost;
     }
     "serving" in First {
-        "/healthz answers ok to everybody", AUTHZ => serving::health;
+        "/healthz answers ok to anyone", AUTHZ => serving::health;
         "/metrics is refused without credentials", AUTHZ => serving::anonymous;
         "a wrong token is refused", AUTHN => serving::wrong_token;
         "a user without the permission is refused", AUTHZ => serving::unprivileged;
