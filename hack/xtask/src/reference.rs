@@ -9,7 +9,8 @@ const FLAGS: &str = "ccm/docs/flags.md";
 /// Generated completely.
 const METRICS: &str = "ccm/METRICS.md";
 /// Commands with a page, which contains their help.
-const COMMANDS: [&str; 7] = ["check", "explain", "plan", "lint", "migrate-check", "orphans", "snapshot"];
+const COMMANDS: [&str; 8] =
+    ["check", "explain", "plan", "lint", "migrate-check", "migrate-values", "orphans", "snapshot"];
 /// Providers with such pages, and the generated parts of their READMEs.
 const PROVIDERS: [(&str, &[&str]); 4] = [
     ("aws", &["config", "annotations", "flags"]),
