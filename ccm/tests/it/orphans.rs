@@ -72,7 +72,7 @@ fn texts_of_others_cannot_steer_the_terminal_and_the_plan_shows_every_change() {
     assert_eq!(
         planned.stdout,
         "- delete LoadBalancer default/a [disruptive]\n      ingress 203.0.113.2 removed\n      because there is no Service \
-         default/a\n"
+         default/a; recognized by its entry in the table of load balancers\n"
     );
     assert!(cloud.has("default/a"));
 }
