@@ -265,7 +265,8 @@ stage_edges() {
 # ccm-conformance with the programs that the tests have built.
 conformance() {
 	local status=0 built=$CARGO_TARGET_DIR/debug
-	workspace build --bin ccm --bin ccm-conformance || return
+	# With the examples, the dependencies have the features that they have in the tests.
+	workspace build --bin ccm --bin ccm-conformance --examples || return
 	run "$built/ccm-conformance" "$@" || status=$?
 	if ((status == not_run)); then skip 'no real API server on this machine' || status=$?; fi
 	return "$status"
