@@ -36,7 +36,7 @@ pub(super) const FLAGS: [Flag; 6] = [
     Flag::new(SECTION, ALL_NAMESPACES, Kind::Bool, "false", "All namespaces, which is the default of commands that need no object.").short('A'),
 ];
 
-/// The options with the kubeconfig and the wishes of the user. Without `--kubeconfig` and `--master`: `$KUBECONFIG`,
+/// The options with the kubeconfig and the access flags of the user. Without `--kubeconfig` and `--master`: `$KUBECONFIG`,
 /// else `~/.kube/config`. If there is neither, a command in a pod uses its service account.
 ///
 /// # Errors
@@ -85,12 +85,12 @@ fn access(values: &FlagValues) -> Result<Access, String> {
     Ok(Access { context: values.text(CONTEXT), user, groups, timeout: timeout(&values.text(TIMEOUT))? })
 }
 
-/// As in kubectl, a number without a unit means seconds, and 0 means no wish.
+/// As in kubectl, a number without a unit means seconds, and 0 means the default.
 fn timeout(text: &str) -> Result<Option<Duration>, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
-    let wish = seconds.or_else(|| duration::parse(text).ok());
-    let wish = wish.ok_or_else(|| format!("--{TIMEOUT}={text}: want a time, such as 5s or 1m"))?;
-    Ok(Some(wish).filter(|wish| !wish.is_zero()))
+    let timeout = seconds.or_else(|| duration::parse(text).ok());
+    let timeout = timeout.ok_or_else(|| format!("--{TIMEOUT}={text}: want a time, such as 5s or 1m"))?;
+    Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
 }
 
 /// The namespace that the user asks for; `None`: all.

@@ -80,7 +80,7 @@ pub struct Options {
     pub master: String,
     /// `--kubeconfig`
     pub kubeconfig: String,
-    /// The wishes of the user of a command; the manager has none.
+    /// The access flags of a command; the manager has none.
     pub access: Access,
     /// The version that the program reports: its own, or that of `--version=vX.Y.Z…`.
     pub version: String,

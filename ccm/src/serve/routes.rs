@@ -90,7 +90,7 @@ impl Routes {
         let known = !user.is_anonymous();
         let verb = request.method().as_str().to_lowercase();
         let began = Instant::now();
-        // The page shows that state, and whoever may see one may see the other.
+        // The page shows that state, so it needs the same permission.
         let asked = if matches!(&*path, "/debug" | PAGE) { STATE } else { &path };
         let allowed = self.authorizer.authorize(&user, &verb, asked).await;
         let result = match &allowed {

@@ -18,6 +18,8 @@ use crate::options::parse;
 use crate::providers;
 
 const CONFIG: &str = "cloud-config";
+/// The beginnings of names of namespaces that only administrators create, by convention.
+const RESERVED: [&str; 2] = ["kube-", "openshift-"];
 
 /// A pod of the installation.
 struct Installed {
@@ -52,7 +54,9 @@ fn is_of_pod(name: &str, values: &[String]) -> bool {
     matches!(name, "kubeconfig" | "master") || name != CONFIG && values.iter().any(|value| value.starts_with('/'))
 }
 
-/// All pods of cloud-controller-managers: those of the usual namespace, else those of all that may be listed.
+/// All pods of cloud-controller-managers: those of the usual namespace, else those of the other namespaces that are
+/// reserved for the system. What runs elsewhere may be anybody's: its arguments would send the user's credentials to the
+/// cloud that it names.
 async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
     let mut found = Vec::new();
     for path in [format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods"), "/api/v1/pods".to_owned()] {
@@ -69,7 +73,7 @@ async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
 }
 
 fn of(pod: &Pod) -> Option<Installed> {
-    if running::has_ended(pod) {
+    if running::has_ended(pod) || !RESERVED.iter().any(|start| pod.metadata.namespace.starts_with(start)) {
         return None;
     }
     pod.spec.containers.iter().find_map(|container| {
@@ -87,9 +91,11 @@ fn only_one(mut found: Vec<Installed>) -> Result<Installed, Failure> {
             format!("several cloud-controller-managers with different arguments run here ({})", names.join(", "));
         return Err(Failure::error(format!("{text}; {fix}")));
     }
-    found
-        .pop()
-        .ok_or_else(|| Failure::error(format!("no pod of a cloud-controller-manager runs in this cluster; {fix}")))
+    found.pop().ok_or_else(|| {
+        Failure::error(format!(
+            "no pod of a cloud-controller-manager runs in a namespace kube-… or openshift-… of this cluster; {fix}"
+        ))
+    })
 }
 
 /// The object and the key that a file of a container comes from.
@@ -240,6 +246,15 @@ mod tests {
         let error = |found| only_one(found).err().unwrap().message;
         assert!(error(vec![of("--v=2"), of("--v=3")]).contains("different arguments run here (ccm-a, ccm-a)"));
         assert!(error(Vec::new()).starts_with("no pod of a cloud-controller-manager runs"));
+    }
+
+    #[test]
+    fn a_pod_in_a_namespace_of_users_is_not_taken() {
+        let mut pod = pod(&json!(["--cloud-provider=aws"]));
+        pod.metadata.namespace = "openshift-cloud-controller-manager".into();
+        assert!(of(&pod).is_some());
+        pod.metadata.namespace = "shop".into();
+        assert!(of(&pod).is_none());
     }
 
     #[test]

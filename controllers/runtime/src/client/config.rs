@@ -17,7 +17,7 @@ pub struct ConnectOptions {
     pub master: String,
     /// `User-Agent` header.
     pub user_agent: String,
-    /// The wishes of the user of a command.
+    /// The access flags of a command.
     pub access: Access,
 }
 

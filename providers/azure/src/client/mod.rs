@@ -53,43 +53,26 @@ pub(crate) struct Write {
     pub(crate) operation: Operation,
     pub(crate) id: ArmId,
     pub(crate) body: Option<Value>,
-    pub(crate) guard: Guard,
-}
-
-/// The state of the object for which a write is meant; in another one it is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Guard {
-    /// Any.
-    #[default]
-    None,
-    /// It has this ETag.
-    Same(String),
-    /// It does not exist.
-    Absent,
+    /// Sent as `If-Match`: the write is refused if the object has another one.
+    pub(crate) etag: Option<String>,
 }
 
 impl Write {
     /// Creates or replaces an object. The ETag of the body guards it.
     pub(crate) fn put(operation: Operation, id: ArmId, body: Value) -> Self {
         let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
-        Self { operation, id, body: Some(body), guard: etag.map_or(Guard::None, Guard::Same) }
+        Self { operation, id, body: Some(body), etag }
     }
 
     /// Deletes an object, or starts an action on it.
     pub(crate) fn bare(operation: Operation, id: ArmId) -> Self {
-        Self { operation, id, body: None, guard: Guard::None }
+        Self { operation, id, body: None, etag: None }
     }
 
     /// The write without a guard, for objects that others change all the time.
     #[must_use]
     pub(crate) fn unguarded(self) -> Self {
-        Self { guard: Guard::None, ..self }
-    }
-
-    /// The write as a creation: what a late read did not show is not replaced.
-    #[must_use]
-    pub(crate) fn of_new(self, is_new: bool) -> Self {
-        if is_new { Self { guard: Guard::Absent, ..self } } else { self }
+        Self { etag: None, ..self }
     }
 }
 
@@ -257,7 +240,7 @@ impl Client {
         };
         let message = Message {
             body: write.body.clone(),
-            guard: write.guard.clone(),
+            etag: write.etag.clone(),
             ..self.message(operation, &path, Query::default())
         };
         let place = Place { group: write.id.group(), subscription: write.id.subscription() };
@@ -375,7 +358,7 @@ impl Client {
         let query = query.with("api-version", operation.resource.version(self.0.session.is_stack()));
         let path: Vec<String> = path.split('/').map(escaped).collect();
         let url = format!("{}{}{query}", self.0.session.base(), path.join("/"));
-        Message { method: operation.verb.method(), url, body: None, guard: Guard::None }
+        Message { method: operation.verb.method(), url, body: None, etag: None }
     }
 
     /// The caller of a subscription.

@@ -6,7 +6,6 @@ use ccm_kit::http::{Answer, Client};
 use http::{HeaderValue, Method, Request, Uri, header};
 use serde_json::Value;
 
-use super::Guard;
 use super::failure::malformed;
 use super::operation::Operation;
 use super::token::Tokens;
@@ -22,7 +21,8 @@ pub(super) struct Message {
     /// With the query.
     pub(super) url: String,
     pub(super) body: Option<Value>,
-    pub(super) guard: Guard,
+    /// The value of `If-Match`.
+    pub(super) etag: Option<String>,
 }
 
 /// The identities of the program. Network objects may belong to another tenant.
@@ -88,11 +88,9 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let mut request = Request::builder().method(&message.method).uri(&message.url);
         request = request.header(REQUEST_ID, uuid::Uuid::new_v4().to_string());
-        request = match &message.guard {
-            Guard::None => request,
-            Guard::Same(etag) => request.header(header::IF_MATCH, etag),
-            Guard::Absent => request.header(header::IF_NONE_MATCH, "*"),
-        };
+        if let Some(etag) = &message.etag {
+            request = request.header(header::IF_MATCH, etag);
+        }
         if let Some(headers) = request.headers_mut() {
             headers.insert(header::AUTHORIZATION, token);
             headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));

@@ -126,16 +126,12 @@ impl BalancerCloud for Balancers {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
-        let reads = &self.cloud()?.reads;
-        // What was read in the last seconds is enough to see that nothing is to be done. All else needs a read.
+        self.cloud()?.reads.observe(&self.env, wanted).await
+    }
+
+    async fn known(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Option<Observed> {
         let has_deletion = wanted.items.values().any(|item| item.action == ServiceAction::Delete);
-        if !has_deletion && let Some(known) = reads.known(&self.env, wanted).await {
-            let plan = plan::plan(&self.env, &known, wanted);
-            if plan.steps.is_empty() && plan.failed.is_empty() {
-                return Ok(known);
-            }
-        }
-        reads.observe(&self.env, wanted).await
+        if has_deletion { None } else { self.cloud().ok()?.reads.known(&self.env, wanted).await }
     }
 
     async fn observe_after(

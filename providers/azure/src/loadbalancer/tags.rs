@@ -88,6 +88,17 @@ pub(crate) fn differ_of_ip(address: &Value, wanted: &[(String, String)]) -> bool
     sorted(json::items(address, "ipTags")) != sorted(json::list(&of_ip(wanted), &[]))
 }
 
+/// Whether a public IP address lacks IP tags that are wanted. What Azure or a policy adds is no reason to replace it: the
+/// next address would have the same.
+pub(crate) fn lacks_ip(address: &Value, wanted: &[(String, String)]) -> bool {
+    let has = |(kind, tag): &(String, String)| {
+        json::items(address, "ipTags")
+            .iter()
+            .any(|it| json::same(json::text(it, &["ipTagType"]), kind) && json::same(json::text(it, &["tag"]), tag))
+    };
+    !wanted.iter().all(has)
+}
+
 /// IP tags as a field of a public IP address.
 pub(crate) fn of_ip(tags: &[(String, String)]) -> Value {
     tags.iter().map(|(kind, tag)| json!({"ipTagType": kind, "tag": tag})).collect()

@@ -60,7 +60,10 @@ impl Writer<'_> {
                 {
                     return Ok(Written::Done);
                 }
-                client::Write::put(LB_PUT, change.id.clone(), balancer::body(after)).of_new(change.is_new())
+                if change.is_new() {
+                    self.is_absent(&change.id).await?;
+                }
+                client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
             }
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
@@ -105,6 +108,18 @@ impl Writer<'_> {
         };
         made.lock().has_more |= has_more;
         self.send(&request, write, made).await
+    }
+
+    /// Looks once more for a load balancer that the list did not show: lists may be late, and a PUT would replace it with
+    /// the rules of all other Services.
+    async fn is_absent(&self, id: &ArmId) -> Result<(), ProviderError> {
+        match self.client.get(LB_GET, id).await? {
+            None => Ok(()),
+            Some(_) => {
+                let text = format!("the load balancer {} exists, although the list did not show it", id.name());
+                Err(ProviderError::new(ErrorClass::Conflict, text))
+            }
+        }
     }
 
     async fn send(&self, request: &client::Write, write: &Write, made: &Made) -> Result<Written, ProviderError> {
@@ -170,7 +185,7 @@ impl Writer<'_> {
         };
         let request = match change.after(self.env, &now) {
             Outcome::Same => return Ok(Written::Done),
-            Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body).of_new(now.is_null()),
+            Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body),
             Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
         };
         self.send(&request, &Write::Address(change.clone()), made).await

@@ -79,10 +79,7 @@ impl<C: BalancerCloud> Engine<C> {
         let Some(wanted) = wanted else { return Ok(failed_all(&results)) };
         let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.cloud.groups(&item.service)).collect();
         let parked = self.poll_parked(&groups, &work, &mut results).await;
-        let mut observed = match self.recent_of(&work) {
-            Some(observed) => observed,
-            None => self.look(cluster, &work, &wanted).await?,
-        };
+        let (mut observed, mut plan) = self.first(cluster, &work, &wanted).await?;
         let made = C::Made::default();
         let run = Run {
             cloud: &self.cloud,
@@ -93,7 +90,6 @@ impl<C: BalancerCloud> Engine<C> {
             scope,
             parked: &parked,
         };
-        let mut plan = self.cloud.plan(&observed, &wanted)?;
         self.cloud.report(&work, &plan.findings);
         self.begin(&run, &mut plan, &mut results).await;
         Self::wait_for_creations(&run, &mut plan, &mut results);
@@ -297,6 +293,28 @@ impl<C: BalancerCloud> Engine<C> {
         let again = if result.is_ok() { self.cloud.again(reached) } else { None };
         let status = if result.is_err() { status } else { None };
         ServiceAnswer { result, status, again, notes }
+    }
+
+    /// The observation that the first plan is made of, and that plan.
+    async fn first(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+        wanted: &C::Wanted,
+    ) -> Result<(C::Observed, Plan<C::Write>), ProviderError> {
+        if let Some(known) = self.cloud.known(cluster, work, wanted).await
+            && let Ok(plan) = self.cloud.plan(&known, wanted)
+            && plan.steps.is_empty()
+            && plan.failed.is_empty()
+        {
+            return Ok((known, plan));
+        }
+        let observed = match self.recent_of(work) {
+            Some(observed) => observed,
+            None => self.look(cluster, work, wanted).await?,
+        };
+        let plan = self.cloud.plan(&observed, wanted)?;
+        Ok((observed, plan))
     }
 
     async fn look(

@@ -102,6 +102,17 @@ pub trait BalancerCloud: Send + Sync + 'static {
         wanted: &Self::Wanted,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
+    /// What earlier reads showed, if that is recent and complete enough to see that nothing is to be done. A plan with
+    /// writes or errors is never made from it: then the engine calls [`Self::observe`].
+    fn known(
+        &self,
+        _cluster: &str,
+        _work: &[ServiceWork],
+        _wanted: &Self::Wanted,
+    ) -> impl Future<Output = Option<Self::Observed>> + Send {
+        std::future::ready(None)
+    }
+
     /// Reads the cloud after the writes of a plan, for the status of Services and for notes only. What these do not need
     /// may be as it was observed before.
     fn observe_after(

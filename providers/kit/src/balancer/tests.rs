@@ -41,6 +41,8 @@ struct Cloud {
     at_once: Mutex<(usize, usize)>,
     /// Whether reads return the state before all writes.
     lags: bool,
+    /// What earlier reads showed.
+    known: Mutex<Option<State>>,
 }
 
 impl Cloud {
@@ -105,6 +107,10 @@ impl BalancerCloud for Cloud {
             verdicts.clear();
         }
         (desired, verdicts)
+    }
+
+    async fn known(&self, _: &str, _: &[ServiceWork], _: &State) -> Option<State> {
+        self.known.lock().unwrap().clone()
     }
 
     fn strip(&self, _: &mut State, _: &State) {}
@@ -247,6 +253,22 @@ async fn second_reconcile_writes_nothing() {
     assert_eq!(balancer.cloud().writes(), 5);
     assert_eq!(balancer.ensure("c", &web, &hosts).await.unwrap(), first);
     assert_eq!(balancer.cloud().calls(), ["observe"], "nothing written, so nothing read again");
+}
+
+#[tokio::test]
+async fn earlier_reads_serve_a_call_without_writes_and_are_never_the_base_of_one() {
+    let balancer = adapter();
+    let (web, hosts) = (service("web", &[80]), nodes(&["a", "b"]));
+    let first = balancer.ensure("c", &web, &hosts).await.unwrap();
+    let made = balancer.cloud().state();
+    *balancer.cloud().known.lock().unwrap() = Some(made.clone());
+    balancer.cloud().calls();
+    assert_eq!(balancer.ensure("c", &web, &hosts).await.unwrap(), first);
+    assert_eq!(balancer.cloud().calls(), [""; 0]);
+    // Of the earlier reads, the plan would have two writes.
+    *balancer.cloud().known.lock().unwrap() = Some(State::default());
+    balancer.ensure("c", &web, &hosts).await.unwrap();
+    assert_eq!((balancer.cloud().calls(), balancer.cloud().state()), (vec!["observe".to_owned()], made));
 }
 
 #[tokio::test]

@@ -180,11 +180,11 @@ impl World {
         self.besides(|world| world.begin_operation(Write { kind, id: &row.id, name, fields: None }));
     }
 
-    /// Hides a resource from reads for some time, as if it had just been created.
+    /// Hides a resource from lists for some time.
     pub fn hide(&mut self, id: &str, time: std::time::Duration) {
-        let now = self.now();
+        let shown = crate::core::clock::later(self.now(), time);
         if let Some(id) = Id::parse(id) {
-            self.store.hide(&id.key(), now, crate::core::clock::later(now, time));
+            self.store.hide(&id.key(), shown);
         }
     }
 

@@ -31,6 +31,8 @@ struct Past {
 pub struct Store {
     rows: BTreeMap<String, Row>,
     past: BTreeMap<String, Past>,
+    /// Until when lists do not show a resource.
+    unlisted: BTreeMap<String, Timestamp>,
     /// By referenced resource: the referring resources, with the address that they have in it if it is a subnet.
     uses: BTreeMap<String, BTreeMap<String, (String, Option<IpAddr>)>>,
     /// The addresses in use by subnet.
@@ -80,7 +82,11 @@ impl Store {
                 None => drop(found.remove(key.as_str())),
             }
         }
-        found.into_values().collect()
+        found.into_iter().filter(|(key, _)| self.is_listed(key, now)).map(|(_, row)| row).collect()
+    }
+
+    fn is_listed(&self, key: &str, now: Timestamp) -> bool {
+        self.unlisted.get(key).is_none_or(|until| *until <= now)
     }
 
     /// The resources of a type in a subscription that reads see.
@@ -88,7 +94,7 @@ impl Store {
         let here = |row: &Row| row.kind == kind && row.id.subscription.eq_ignore_ascii_case(subscription);
         let gone = self.past.iter().filter(|(key, past)| past.until > now && !self.rows.contains_key(*key));
         let gone = gone.filter_map(|(_, past)| past.row.as_ref());
-        let rows = self.rows.keys().filter_map(|key| self.seen(key, now));
+        let rows = self.rows.keys().filter(|key| self.is_listed(key, now)).filter_map(|key| self.seen(key, now));
         rows.chain(gone).filter(|row| here(row)).collect()
     }
 
@@ -99,9 +105,9 @@ impl Store {
         self.keep(key, old, now, shown);
     }
 
-    /// Lets reads not see a resource until `shown`.
-    pub(super) fn hide(&mut self, key: &str, now: Timestamp, shown: Timestamp) {
-        self.keep(key.to_owned(), None, now, shown);
+    /// Lets lists not show a resource until `shown`.
+    pub(super) fn hide(&mut self, key: &str, shown: Timestamp) {
+        self.unlisted.insert(key.to_owned(), shown);
     }
 
     /// Removes a resource; reads see it until `shown`.

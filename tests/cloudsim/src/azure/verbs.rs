@@ -167,8 +167,11 @@ pub(super) fn guard(world: &World, call: &Call, id: &Id, old: Option<&Value>) ->
     if !given.is_empty() && (old.is_none() || (given != "*" && given != current)) {
         return Err(errors::etag(id, given, current));
     }
-    if call.header("if-none-match") == "*" && old.is_some() {
-        return Err(errors::etag(id, "*", current));
+    if !call.header("if-none-match").is_empty() {
+        return Err(errors::bad(
+            "UnverifiedRequest",
+            "no description of Microsoft.Network shows If-None-Match".to_owned(),
+        ));
     }
     let key = id.key();
     if let Some(until) = world.busy.get(&key).filter(|until| **until > world.now()) {

@@ -111,7 +111,7 @@ checks! {
         "labels of the cloud are added", "cloud-provider cloud.go (AdditionalLabels)" => nodes::additional_labels;
         "the addresses of the cloud are set, and the host name stays", NODE => nodes::addresses;
         "the address of --node-ip comes first", "cloud-provider node/helpers/address.go" => nodes::node_ip;
-        "an event Synced tells it", NODE => nodes::event;
+        "an event Synced is emitted", NODE => nodes::event;
         "a node whose instance is unknown keeps the taint", NODE => nodes::unknown;
         "a node without the taint gets addresses, and no labels", NODE => nodes::plain;
         "addresses follow the cloud", NODE => nodes::follow;
@@ -131,7 +131,7 @@ checks! {
         "a failure is an event, and is tried again", SERVICE => services::failure;
         "a load balancer that cannot be deleted keeps the Service", "KEP-980 load-balancer-finalizers" => services::kept;
         "finalizers of others stay", "KEP-980 load-balancer-finalizers" => services::foreign;
-        "a new node is told to the load balancers", SERVICE => services::hosts;
+        "a new node becomes a host of the load balancers", SERVICE => services::hosts;
     }
     "route" in First {
         "a route gives the condition NetworkUnavailable=False", ROUTE => routes::made;

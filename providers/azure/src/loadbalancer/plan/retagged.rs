@@ -11,8 +11,11 @@ use super::Planner;
 use crate::annotations as keys;
 use crate::client::id::ArmId;
 
+/// The reason of the event about IP tags that cannot be removed.
+const MORE: &str = "LoadBalancerConfiguration";
+
 impl Planner<'_> {
-    /// Gives up the addresses of a Service that have other IP tags than wanted. The new ones have the same names, so they
+    /// Gives up the addresses of a Service that lack IP tags. The new ones have the same names, so they
     /// are made when the former are gone: the error lets the engine observe and plan again in the same call.
     pub(super) fn replace_addresses(
         &mut self,
@@ -20,12 +23,20 @@ impl Planner<'_> {
         item: &Item,
         addresses: &[(Family, ArmId)],
     ) -> Result<(), ProviderError> {
-        let differs = |(_, id): &(Family, ArmId)| {
-            let present = self.observed.public_ip(id.as_str());
-            present.is_some_and(|ip| !self.is_users(ip) && item.wants_other_ip_tags(self.env, ip))
-        };
-        let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(differs);
+        let Some(wanted) = item.fixed_ip_tags(self.env) else { return Ok(()) };
+        let own = |id: &ArmId| self.observed.public_ip(id.as_str()).filter(|ip| !self.is_users(ip));
+        let lacks = |(_, id): &(Family, ArmId)| own(id).is_some_and(|ip| item.wants_other_ip_tags(self.env, ip));
+        let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(lacks);
         let key = keys::PIP_IP_TAGS.row.key;
+        let more = kept.iter().filter(|(_, id)| own(id).is_some_and(|ip| tags::differ_of_ip(ip, wanted)));
+        let more = more.map(|(_, id)| {
+            let name = id.name();
+            item.finding(
+                MORE,
+                format!("{key}: the public IP address {name} has more IP tags, which stay as long as it does"),
+            )
+        });
+        self.findings.extend(more.collect::<Vec<_>>());
         for (_, id) in &former {
             if let Some(why) = self.needed(item, id) {
                 let name = id.name();

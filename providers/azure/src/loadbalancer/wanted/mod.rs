@@ -179,10 +179,15 @@ impl Item {
         self.action == ServiceAction::Ensure && self.settings.is_some()
     }
 
+    /// The IP tags that cannot be set on an existing public IP address.
+    pub(super) fn fixed_ip_tags(&self, env: &Env) -> Option<&[(String, String)]> {
+        let wanted = self.settings.as_ref()?.public_ip.ip_tags.as_deref();
+        wanted.filter(|_| !env.changes_ip_tags)
+    }
+
     /// Whether a public IP address must be replaced because of its IP tags.
     pub(super) fn wants_other_ip_tags(&self, env: &Env, ip: &Value) -> bool {
-        let wanted = self.settings.as_ref().and_then(|settings| settings.public_ip.ip_tags.as_ref());
-        !env.changes_ip_tags && wanted.is_some_and(|wanted| tags::differ_of_ip(ip, wanted))
+        self.fixed_ip_tags(env).is_some_and(|wanted| tags::lacks_ip(ip, wanted))
     }
 }
 

@@ -92,6 +92,19 @@ fn other_ip_tags_give_another_address_when_the_former_is_off_its_frontend() {
 }
 
 #[test]
+fn an_address_with_more_ip_tags_stays() {
+    let mut world = World::new();
+    world.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], json!({})).settle(&[]);
+    let ips = world.observed.public_ips.get_mut("rg").unwrap();
+    let Seen::Present(ips) = ips else { panic!("{ips:?}") };
+    ips[0]["properties"]["ipTags"] =
+        json!([{"ipTagType": "RoutingPreference", "tag": "Internet"}, {"ipTagType": "firstPartyUsage", "tag": "/a"}]);
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.steps.is_empty() && plan.failed.is_empty(), "{:?}", plan.failed);
+    assert!(plan.findings[0].message.contains("has more IP tags"), "{:?}", plan.findings);
+}
+
+#[test]
 fn an_address_that_another_service_has_is_not_replaced_for_ip_tags() {
     let tagged = ("azure-pip-ip-tags", "FirstPartyUsage=/a");
     let mut world = World::new();
