@@ -42,7 +42,10 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
 
     let nothing = scene.kubectl_ccm(&["explain", "svc/web"]);
     assert_eq!(nothing.code, Some(1), "{}", nothing.stdout);
-    nothing.reports(&["no pod of a cloud-controller-manager runs in a namespace kube-… or openshift-…", "--cloud-provider=NAME"]);
+    nothing.reports(&[
+        "no pod of a cloud-controller-manager runs in a namespace kube-… or openshift-…",
+        "--cloud-provider=NAME",
+    ]);
 
     let config = "interfaces: {loadBalancer: false}\nunlisted: error\n";
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"cloud.yaml": config}});
