@@ -58,6 +58,14 @@ impl AddressChange {
         self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. }))
     }
 
+    /// The IDs of the prefixes that a new address is from.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = &str> {
+        self.edits.iter().filter_map(|edit| match &edit.kind {
+            EditKind::Use { settings, .. } => settings.prefixes.get(&edit.family).map(String::as_str),
+            EditKind::Release { .. } => None,
+        })
+    }
+
     /// The result of all parts, for the address as it is now.
     pub(crate) fn after(&self, env: &Env, now: &Value) -> Outcome {
         let mut after = now.clone();

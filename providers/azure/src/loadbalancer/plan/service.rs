@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ccm_provider::{ProviderError, ServiceAction};
+use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
 use serde_json::{Value, json};
 
 use super::super::claim::{self, Frontend};
@@ -76,6 +76,18 @@ impl Planner<'_> {
     pub(super) fn delete(&mut self, place: usize, item: &Item) {
         self.leave(place, item, None);
         self.release_addresses(place, item, &[]);
+        if let Some(error) = self.unread_addresses(item) {
+            self.failed.insert(place, error.clone());
+        }
+    }
+
+    /// Why addresses of a Service may exist that were not read. In a group that the annotation of a Service names by mistake
+    /// it has none.
+    fn unread_addresses(&self, item: &Item) -> Option<&ProviderError> {
+        let of_service = self.observed.unread_public_ips(&item.public_ip_group);
+        let is_mistake =
+            |error: &&ProviderError| item.published.is_empty() && matches!(error.class(), ErrorClass::Denied { .. });
+        self.observed.unread_public_ips(&self.env.group).or_else(|| of_service.filter(|error| !is_mistake(error)))
     }
 
     /// The frontend of a family: its ID and address. It is added to the edit if it must be made or changed.

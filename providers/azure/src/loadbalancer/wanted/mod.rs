@@ -300,17 +300,18 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
 /// Whether the requested addresses can be those of a load balancer of this kind.
 fn check_addresses(env: &Env, item: &Item) -> Result<(), ProviderError> {
     for (family, text) in item.addresses.iter().filter(|(family, _)| item.families.contains(family)) {
+        let key = if *family == Family::V4 { keys::LB_IPV4.row.key } else { keys::LB_IPV6.row.key };
         let ip = parse_ip(text).filter(|ip| Family::of(*ip) == *family);
         let Some(ip) = ip else {
             return Err(refused(format!(
-                "the requested address {text:?} is no {} address; correct it",
+                "the requested address {text:?} ({key} or spec.loadBalancerIP) is no {} address; correct it",
                 family.as_str()
             )));
         };
         if item.scheme == Scheme::External && !env.is_stack && !is_public(ip) {
             let text = format!(
-                "the requested address {text:?} is not a public one, and the load balancer is external; use the address of a \
-                 public IP address, or set {} to \"true\"",
+                "the requested address {text:?} ({key} or spec.loadBalancerIP) is not a public one, and the load balancer is \
+                 external; use the address of a public IP address, or set {} to \"true\"",
                 keys::LB_INTERNAL.row.key
             );
             return Err(refused(text));
