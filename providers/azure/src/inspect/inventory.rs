@@ -74,7 +74,9 @@ impl Explained for Balancers {
     }
 
     fn keep_registered(desired: &mut Wanted, members: &BTreeSet<&str>) {
-        if let Some(hosts) = &mut desired.hosts {
+        for hosts in
+            desired.hosts.iter_mut().chain(desired.items.values_mut().filter_map(|item| item.own_hosts.as_mut()))
+        {
             hosts.retain(|_, host| {
                 let machine = Machine::of(&host.provider_id).map(|machine| machine.id().folded());
                 machine.is_some_and(|id| members.contains(&*id))
