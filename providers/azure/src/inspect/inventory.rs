@@ -93,7 +93,7 @@ pub(super) fn parts(cluster: &str, observed: &Observed, balancer: &Value) -> Vec
     let all = lists.into_iter().flat_map(|list| json::items(balancer, list));
     let bases = all.map(json::name).filter(|name| is_of_some_service(name));
     let bases: BTreeSet<String> = bases.filter_map(|name| Some(name.get(..BASE)?.to_lowercase())).collect();
-    let members = state::members(observed, balancer);
+    let members = state::members(observed, balancer, |_| true);
     let object = |base: String| {
         let frontends = json::items(balancer, "frontendIPConfigurations").iter();
         let own = frontends.filter(|frontend| is_of(json::name(frontend), &base));
