@@ -60,6 +60,8 @@ fn its_pool_follows_the_endpoints_with_one_write_and_no_other_node_moves() {
     assert_eq!(members(&world, "lb2", "default-b"), ["node-2"]);
     assert_eq!(nodes_of(&world, "kubernetes"), ["node-1", "node-2", "node-3"], "the second has no pool for them");
     endpoints(&mut world, "b", &["node-1", "node-3"]);
+    let (plan, _) = world.planned(&[], ServiceAction::UpdateHosts);
+    assert!(plan.findings.is_empty(), "nodes keep their outbound path: {:?}", plan.findings);
     assert_eq!(update(&mut world, "b"), ["attach LoadBalancer lb2"]);
     assert_eq!(members(&world, "lb2", "default-b"), ["node-1", "node-3"]);
     endpoints(&mut world, "b", &[]);
