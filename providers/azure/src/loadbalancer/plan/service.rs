@@ -37,7 +37,8 @@ impl Planner<'_> {
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
-        let mut edit = Edit { families: item.families.clone(), ..Edit::of(place, item) };
+        let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
+        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
             let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
@@ -49,7 +50,8 @@ impl Planner<'_> {
                 if let Some(problem) = balancer::conflict(self.body(&name), &frontend.0, &edit.base, rule) {
                     return Err(refused(problem));
                 }
-                edit.rules.push(balancer::rule(self.env, &id, &self.wanted.cluster, &frontend.0, rule));
+                let pool = id.child("backendAddressPools", &item.pool(&self.wanted.cluster, *family));
+                edit.rules.push(balancer::rule(self.env, &id, &pool, &frontend.0, rule));
             }
         }
         edit.probes = settings.probes.iter().map(balancer::probe).collect();
@@ -60,7 +62,7 @@ impl Planner<'_> {
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
             (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
-            (None, Some(frontend)) if item.may_have_link => drop(self.drop_links(place, item, &[frontend])),
+            (None, Some(frontend)) if item.may_have_link => self.drop_unused_link(place, item, frontend),
             _ => {}
         }
         self.reached.insert(place, reached);
@@ -342,8 +344,8 @@ impl Planner<'_> {
             let id = self.public_ip(item, &settings.public_ip, *family)?;
             let present = self.observed.public_ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
-            if let (Some(label), Some(ip)) = (&settings.public_ip.dns_label, present)
-                && let Some(problem) = label_problem(ip, &item.key, label, is_users)
+            if let Some(label) = &settings.public_ip.dns_label
+                && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)
             {
                 return Err(refused(format!("{} {label:?}: {problem}", keys::DNS_LABEL.row.key)));
             }
