@@ -15,6 +15,7 @@ use super::super::wanted::{Item, refused};
 use super::limits::over;
 use super::step::{LinkDeletion, Write};
 use super::{Planner, summary};
+use crate::annotations::PLS_SUBNET;
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
@@ -162,8 +163,8 @@ impl Planner<'_> {
             Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", link.subnet))),
             Some(Seen::Absent) | None => {
                 return Err(refused(format!(
-                    "the subnet {} of the private link service does not exist; create it",
-                    link.subnet
+                    "the subnet {:?} of the private link service does not exist; create it, or correct {}",
+                    link.subnet, PLS_SUBNET.row.key
                 )));
             }
         };

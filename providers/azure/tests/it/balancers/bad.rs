@@ -45,7 +45,6 @@ async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
     }
     let internal = [
         ("azure-load-balancer-internal-subnet", "no-such-subnet"),
-        ("azure-load-balancer-ipv4", "192.0.2.1"),
         ("azure-pls-ip-configuration-ip-address-count", "9"),
         ("azure-pls-ip-configuration-ip-address", "10.240.0.400"),
         ("azure-pls-ip-configuration-subnet", "no-such-subnet"),
