@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use ccm_kit::annotations::Annotations;
 
+use crate::client::id::ArmId;
+
 pub(crate) mod ports;
 
 #[cfg(test)]
@@ -69,9 +71,9 @@ ccm_kit::annotation_table! {
             "An existing public IP address.";
         PIP_NAME_IPV6: String = trimmed, "azure-pip-name-ipv6", EXTERNAL, "name", "", "A change gives another address.",
             "The same for IPv6.";
-        PIP_PREFIX: String = trimmed, "azure-pip-prefix-id", EXTERNAL, "ID of a public IP prefix", "", "A change gives another address.",
+        PIP_PREFIX: String = prefix, "azure-pip-prefix-id", EXTERNAL, "ID of a public IP prefix", "", "A change gives another address.",
             "The prefix from which a new public IP address is taken.";
-        PIP_PREFIX_IPV6: String = trimmed, "azure-pip-prefix-id-ipv6", EXTERNAL, "ID of a public IP prefix", "", "A change gives another address.",
+        PIP_PREFIX_IPV6: String = prefix, "azure-pip-prefix-id-ipv6", EXTERNAL, "ID of a public IP prefix", "", "A change gives another address.",
             "The same for IPv6.";
         PIP_IP_TAGS: Vec<(String, String)> = ip_tags, "azure-pip-ip-tags", EXTERNAL, "`type=tag`, comma-separated", "", "A change gives another address, unless `enableIPTagMutationForExistingPublicIP` is set.",
             "The IP tags of a new public IP address.";
@@ -142,6 +144,16 @@ fn yes(text: &str) -> Parsed<bool> {
 
 fn trimmed(text: &str) -> Parsed<String> {
     value::text(text.trim())
+}
+
+fn prefix(text: &str) -> Parsed<String> {
+    let is_id = |id: &str| ArmId::parse(id).is_ok_and(|id| id.named("publicIPPrefixes").is_some());
+    match trimmed(text)? {
+        Some(id) if !is_id(&id) => Err(Wrong::from(
+            "no ID of a public IP prefix; write /subscriptions/…/providers/Microsoft.Network/publicIPPrefixes/NAME",
+        )),
+        id => Ok(id),
+    }
 }
 
 fn lower_list(text: &str) -> Parsed<Vec<String>> {

@@ -148,7 +148,7 @@ impl Client {
         query: Query,
     ) -> Result<Option<Value>, ApiError> {
         let place = Place { group: id.group(), subscription: id.subscription() };
-        match self.read(operation, place, id.as_str(), query).await {
+        match self.read(operation, place, id.as_str(), query, object).await {
             Err(error) if is_absent(&error) => Ok(None),
             read => read.map(Some).map_err(inconclusive),
         }
@@ -162,13 +162,20 @@ impl Client {
         path: &str,
     ) -> Result<Value, ApiError> {
         let place = Place { group: "", subscription };
-        self.read(operation, place, path, Query::default()).await.map_err(inconclusive)
+        self.read(operation, place, path, Query::default(), Ok).await.map_err(inconclusive)
     }
 
-    async fn read(&self, operation: Operation, place: Place<'_>, path: &str, query: Query) -> Result<Value, ApiError> {
+    async fn read(
+        &self,
+        operation: Operation,
+        place: Place<'_>,
+        path: &str,
+        query: Query,
+        check: fn(Value) -> Result<Value, Failure>,
+    ) -> Result<Value, ApiError> {
         let message = self.message(operation, path, query);
         self.counted(operation, place, async {
-            let send = || async { self.send(operation, place, &message).await?.json() };
+            let send = || async { check(self.send(operation, place, &message).await?.json()?) };
             self.caller(place.subscription).call(operation, send).await
         })
         .await
@@ -408,6 +415,15 @@ impl Client {
         let error = result.as_ref().err().filter(|error| !is_absent(error));
         self.0.metrics.request(operation, place, error, began.elapsed());
         result
+    }
+}
+
+/// An object that was read. What is none must not be the base of a write.
+fn object(object: Value) -> Result<Value, Failure> {
+    if object.get("id").is_some_and(Value::is_string) {
+        Ok(object)
+    } else {
+        Err(unreadable("an object without \"id\""))
     }
 }
 

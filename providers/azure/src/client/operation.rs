@@ -319,6 +319,9 @@ impl call::Operation for Operation {
             (Meaning::Other, "ScopeLocked") => {
                 Some("a lock forbids it: remove the lock of the object or of its resource group")
             }
+            (Meaning::Invalid, "DnsRecordInUse") => Some(
+                "choose another label in service.beta.kubernetes.io/azure-dns-label-name: it must be free in the region",
+            ),
             (Meaning::Denied, _) => {
                 Some("grant it to the identity of this program (the README of the provider has a role)")
             }

@@ -12,7 +12,7 @@ use super::{Inspector, unreadable};
 use crate::client::id::same;
 use crate::loadbalancer::env::Several;
 use crate::loadbalancer::machines::Machine;
-use crate::loadbalancer::names::without_internal;
+use crate::loadbalancer::names::{is_pool_of_all, without_internal};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::wanted::Wanted;
 use crate::loadbalancer::wanted::hosts::{Host, Hosts, hosts, left_out};
@@ -95,7 +95,8 @@ async fn balancers(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
     let host = own.values().next();
     let of = |balancer: &serde_json::Value| {
         let name = json::name(balancer);
-        let members = members(&observed, balancer);
+        // The pools of single Services hold nodes of all load balancers.
+        let members = members(&observed, balancer, |name| env.several.is_empty() || is_pool_of_all(cluster, name));
         let machine = host.and_then(|host| Machine::of(&host.provider_id)).map(|machine| machine.id().folded());
         let is_member = machine.is_some_and(|id| members.contains(&id))
             || host.is_some_and(|host| host.addresses.iter().any(|ip| members.contains(&ip.to_string())));

@@ -42,7 +42,7 @@ pub(super) fn frontends(env: &Env, service: &Service, item: &Item, observed: &Ob
         facts.extend(address(service, observed, frontend));
     }
     if is_right && item.settings.is_some() {
-        facts.push(match members(observed, balancer).len() {
+        facts.push(match members(observed, balancer, |_| true).len() {
             0 => Fact::waiting(format!("pools of {name}"), "no member: no node may serve, or the next sync adds them"),
             count => Fact::good(format!("pools of {name}"), format!("members: {count}")),
         });
@@ -139,10 +139,10 @@ pub(super) fn security(env: &Env, item: &Item, observed: &Observed) -> Option<Fa
     })
 }
 
-/// The members of the pools: machines by ID in lower case, and addresses.
-pub(super) fn members(observed: &Observed, balancer: &Value) -> BTreeSet<String> {
+/// The members of the pools whose names are chosen: machines by ID in lower case, and addresses.
+pub(super) fn members(observed: &Observed, balancer: &Value, is_chosen: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for pool in json::items(balancer, "backendAddressPools") {
+    for pool in json::items(balancer, "backendAddressPools").iter().filter(|pool| is_chosen(json::name(pool))) {
         let Members { instances, interfaces } = Members::of(pool);
         all.extend(instances);
         all.extend(interfaces.iter().filter_map(|id| observed.interfaces.owners.get(id)).cloned());

@@ -74,7 +74,9 @@ impl Explained for Balancers {
     }
 
     fn keep_registered(desired: &mut Wanted, members: &BTreeSet<&str>) {
-        if let Some(hosts) = &mut desired.hosts {
+        for hosts in
+            desired.hosts.iter_mut().chain(desired.items.values_mut().filter_map(|item| item.own_hosts.as_mut()))
+        {
             hosts.retain(|_, host| {
                 let machine = Machine::of(&host.provider_id).map(|machine| machine.id().folded());
                 machine.is_some_and(|id| members.contains(&*id))
@@ -91,7 +93,7 @@ pub(super) fn parts(cluster: &str, observed: &Observed, balancer: &Value) -> Vec
     let all = lists.into_iter().flat_map(|list| json::items(balancer, list));
     let bases = all.map(json::name).filter(|name| is_of_some_service(name));
     let bases: BTreeSet<String> = bases.filter_map(|name| Some(name.get(..BASE)?.to_lowercase())).collect();
-    let members = state::members(observed, balancer);
+    let members = state::members(observed, balancer, |_| true);
     let object = |base: String| {
         let frontends = json::items(balancer, "frontendIPConfigurations").iter();
         let own = frontends.filter(|frontend| is_of(json::name(frontend), &base));

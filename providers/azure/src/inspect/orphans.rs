@@ -38,7 +38,7 @@ pub(super) async fn find(azure: &Inspector, cluster: &str, claims: &Claims) -> R
     let live: BTreeSet<String> = services.claiming().map(Service::default_load_balancer_name).collect();
     let nodes = machines(claims);
     for balancer in &observed.balancers {
-        let is_ours = members(&observed, balancer).iter().any(|member| nodes.contains(member));
+        let is_ours = members(&observed, balancer, |_| true).iter().any(|member| nodes.contains(member));
         for object in inventory::parts(cluster, &observed, balancer) {
             let is_live = object.claim.iter().flat_map(|claim| &claim.marks).any(|base| live.contains(base));
             if !is_live {

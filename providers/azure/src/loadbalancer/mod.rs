@@ -118,7 +118,11 @@ impl BalancerCloud for Balancers {
 
     fn related(&self) -> Related {
         let namespaces = self.env.several.iter().any(|one| one.namespaces.is_some());
-        Related { namespaces, ..Related::default() }
+        Related { namespaces, endpoint_slices: !self.env.several.is_empty() }
+    }
+
+    fn only_nodes_with_endpoints(&self, service: &Service) -> bool {
+        wanted::has_own_pools(&self.env, service)
     }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {

@@ -126,6 +126,20 @@ pub(crate) fn pool(cluster: &str, family: Family) -> String {
     }
 }
 
+/// Whether a pool is that of all nodes.
+pub(crate) fn is_pool_of_all(cluster: &str, name: &str) -> bool {
+    [Family::V4, Family::V6].iter().any(|family| name.eq_ignore_ascii_case(&pool(cluster, *family)))
+}
+
+/// The pool of one Service, for the nodes with its endpoints. `key`: `namespace/name`
+pub(crate) fn own_pool(key: &str, family: Family) -> String {
+    let name = key.replace('/', "-").to_lowercase();
+    match family {
+        Family::V4 => name,
+        Family::V6 => format!("{name}-ipv6"),
+    }
+}
+
 /// The name of a load balancer without the end of internal ones, and whether it is one.
 pub(crate) fn without_internal(name: &str) -> (&str, bool) {
     let at = name.len().saturating_sub(INTERNAL.len());
@@ -178,6 +192,9 @@ mod tests {
         assert_eq!(dual.rule("UDP", 53, Family::V6), "a257b965551374ad2b091ef3f07043ad-UDP-53-IPv6");
         assert_eq!(dual.public_ip("k", None, Family::V6), "k-a257b965551374ad2b091ef3f07043ad-IPv6");
         assert_eq!((pool("k", Family::V4), pool("k", Family::V6)), ("k".to_owned(), "k-IPv6".to_owned()));
+        assert!(is_pool_of_all("k", "K-ipv6") && !is_pool_of_all("k", "k-web"));
+        assert_eq!(own_pool("Shop/Web", Family::V4), "shop-web");
+        assert_eq!(own_pool("shop/web", Family::V6), "shop-web-ipv6");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::known::Known;
 use super::machines::{Interfaces, Machine};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
+use super::plan::MOST_SETS;
 use super::refused::Refused;
 use super::wanted::hosts::{internal_addresses, is_unmanaged};
 use super::wanted::{Item, Wanted};
@@ -285,8 +286,10 @@ impl Reads {
     async fn read_sets(&self, env: &Env, wanted: &Wanted, missing: &Missing, interfaces: &mut Interfaces) {
         let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
         let machines = hosts.filter_map(|host| Machine::of(&host.provider_id)).filter(|it| it.set().is_none());
-        let is_due = |it: &Machine| !env.several.is_empty() || missing.machines.contains(&it.id().folded());
-        let machines: Vec<Machine> = machines.filter(is_due).collect();
+        let mut machines: Vec<Machine> = machines.collect();
+        // The sets of all say whether a pool has a place for more.
+        let needs_all = !env.several.is_empty() || !missing.machines.is_empty() && machines.len() > MOST_SETS;
+        machines.retain(|it| needs_all || missing.machines.contains(&it.id().folded()));
         let place = |it: &Machine| (it.id().subscription().to_lowercase(), it.id().group().to_lowercase());
         let unknown: BTreeSet<(String, String)> = {
             let sets = lock(&self.sets);

@@ -24,7 +24,11 @@ const REFUSAL: &str = "Cannot proceed with operation because resource ";
 
 /// The repairs of this process.
 #[derive(Debug, Default)]
-pub(super) struct Repairs(Mutex<BTreeMap<ArmId, Instant>>);
+pub(super) struct Repairs {
+    last: Mutex<BTreeMap<ArmId, Instant>>,
+    /// The models of scale sets are written one after the other.
+    detaching: tokio::sync::Mutex<()>,
+}
 
 /// The object that an error names as not provisioned.
 pub(super) fn neighbour(message: &str) -> Option<ArmId> {
@@ -45,19 +49,20 @@ pub(super) fn user(message: &str) -> Option<ArmId> {
 impl Repairs {
     /// Whether this is the first repair of an object for some time.
     fn is_due(&self, id: &ArmId) -> bool {
-        let mut repairs = lock(&self.0);
+        let mut repairs = lock(&self.last);
         repairs.retain(|_, at| at.elapsed() < AGAIN);
         repairs.insert(id.clone(), Instant::now()).is_none()
     }
 
-    /// Writes the model of a scale set without the pools of a load balancer; whether that succeeded.
+    /// Writes the model of a scale set without the pools of a load balancer, if it names any; whether that succeeded.
     pub(super) async fn detach(&self, client: &Client, set: &ArmId, balancer: &ArmId) -> bool {
+        let _turn = self.detaching.lock().await;
         let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
         let is_own = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer);
         let remove = pools_of_model(&before).filter(is_own).collect();
         let pools = Pools { remove, ..Pools::default() };
         let change = ModelChange { id: set.clone(), before, pools, zone: None };
-        let Some(body) = change.body().filter(|_| self.is_due(set)) else { return false };
+        let Some(body) = change.body() else { return false };
         tracing::info!(%set, %balancer, "the model of a scale set names a load balancer that is deleted: it is written without it");
         let written = client.finish(&Write::put(VMSS_PUT, set.clone(), body), LIMIT).await;
         written.inspect_err(|error| tracing::warn!(%set, %error, "the model still names the load balancer")).is_ok()

@@ -25,6 +25,7 @@ use super::plan::service::Reached;
 use super::plan::step::{Made, SecurityChange, Write};
 use super::repair::{self, Repairs};
 use super::waiting::Waiting;
+use crate::annotations as keys;
 use crate::client::id::ArmId;
 use crate::client::operation::{
     LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
@@ -188,7 +189,15 @@ impl Writer<'_> {
             Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body),
             Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
         };
-        self.send(&request, &Write::Address(change.clone()), made).await
+        self.send(&request, &Write::Address(change.clone()), made).await.map_err(|error| {
+            let text = error.to_string();
+            let prefix = change.prefixes().map(|id| (keys::PIP_PREFIX.row.key, id));
+            let group = (change.id.group() != self.env.group).then_some((keys::LB_GROUP.row.key, change.id.group()));
+            match prefix.chain(group).find(|(_, value)| text.contains(value)) {
+                Some((key, value)) => error.wrap(format!("{key} {value:?}")),
+                None => error,
+            }
+        })
     }
 
     async fn security(&self, change: &SecurityChange, made: &Made) -> Result<Written, ProviderError> {

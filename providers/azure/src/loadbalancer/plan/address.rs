@@ -58,6 +58,14 @@ impl AddressChange {
         self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. }))
     }
 
+    /// The IDs of the prefixes that a new address is from.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = &str> {
+        self.edits.iter().filter_map(|edit| match &edit.kind {
+            EditKind::Use { settings, .. } => settings.prefixes.get(&edit.family).map(String::as_str),
+            EditKind::Release { .. } => None,
+        })
+    }
+
     /// The result of all parts, for the address as it is now.
     pub(crate) fn after(&self, env: &Env, now: &Value) -> Outcome {
         let mut after = now.clone();
@@ -162,8 +170,14 @@ impl AddressEdit {
     }
 }
 
-/// Why a Service cannot have its DNS label on an address.
+/// Why a Service cannot have its DNS label on an address, which is null if it does not exist.
 pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: bool) -> Option<String> {
+    let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
+    // One that Azure has accepted is valid.
+    if !label.is_empty() && !same(present, label) && !is_label(label) {
+        let text = "a label has 3 to 63 lower-case letters, digits and hyphens, begins with a letter and does not end with a hyphen";
+        return Some(format!("{text}; correct it"));
+    }
     let name = json::name(address);
     let other = tags::get(address, &tags::DNS_SERVICE);
     if !other.is_empty() && !same(other, key) {
@@ -171,9 +185,16 @@ pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: b
             "the DNS label of the public IP address {name} is that of the Service {other}; remove the annotation from one of them"
         ));
     }
-    let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
     let differs = is_users && !present.is_empty() && !same(present, label);
     differs.then(|| format!("the public IP address {name} is not made here and has the DNS label {present:?}; write that, or change it there"))
+}
+
+fn is_label(label: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (3..=63).contains(&label.len())
+        && label.chars().all(is_plain)
+        && label.starts_with(|c: char| c.is_ascii_lowercase())
+        && !label.ends_with('-')
 }
 
 /// Sets a tag under the name that it has.
@@ -267,9 +288,22 @@ mod tests {
         let settings = PublicIp { dns_label: Some(String::new()), ..PublicIp::default() };
         let expected = json!({"name": "ip", "tags": {"k8s-azure-service": KEY}, "properties": {}});
         assert_eq!(after(&env(), &labelled, vec![uses(settings, false)]), Outcome::Put(expected));
-        assert_eq!(label_problem(&labelled, KEY, "x", false), None);
-        assert!(label_problem(&labelled, "default/api", "x", false).unwrap().contains("default/web"));
+        assert_eq!(label_problem(&labelled, KEY, "web1", false), None);
+        assert!(label_problem(&labelled, "default/api", "web1", false).unwrap().contains("default/web"));
         let users = json!({"name": "ip", "properties": {"dnsSettings": {"domainNameLabel": "theirs"}}});
         assert!(label_problem(&users, KEY, "web", true).is_some());
+        for (label, is_valid) in [
+            ("dl", false),
+            ("1ab", false),
+            ("a-1", true),
+            ("ab-", false),
+            ("Web", false),
+            (&*"a".repeat(64), false),
+            ("", true),
+        ] {
+            assert_eq!(label_problem(&Value::Null, KEY, label, false).is_none(), is_valid, "{label}");
+        }
+        let accepted = json!({"properties": {"dnsSettings": {"domainNameLabel": "Web"}}});
+        assert_eq!(label_problem(&accepted, KEY, "Web", false), None, "Azure has accepted it");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::claim;
 use super::super::env::Env;
 use super::super::json::{self, same};
-use super::super::names::{self, Family, SHARED_PROBE};
+use super::super::names::{self, SHARED_PROBE};
 use super::super::tags;
 use super::super::wanted::ports::{Probe, Rule};
 use crate::client::id::ArmId;
@@ -15,7 +15,6 @@ use crate::client::id::ArmId;
 pub(crate) struct BalancerChange {
     pub(crate) name: String,
     pub(crate) id: ArmId,
-    pub(crate) cluster: String,
     /// As it was read; a new one has no `id`.
     pub(crate) before: Value,
     /// In the order of the Services.
@@ -37,7 +36,9 @@ pub(crate) struct Edit {
     pub(crate) drops: Vec<String>,
     pub(crate) rules: Vec<Value>,
     pub(crate) probes: Vec<Value>,
-    pub(crate) families: Vec<Family>,
+    /// The names of the pools that it needs, and of those that it may have for itself.
+    pub(crate) pools: Vec<String>,
+    pub(crate) own_pools: Vec<String>,
     /// New public IP addresses that it needs.
     pub(crate) needs: Vec<ArmId>,
     /// Private link services that must be deleted before.
@@ -45,7 +46,7 @@ pub(crate) struct Edit {
 }
 
 impl BalancerChange {
-    pub(crate) fn new(env: &Env, cluster: &str, name: &str, present: Option<&Value>) -> Self {
+    pub(crate) fn new(env: &Env, name: &str, present: Option<&Value>) -> Self {
         let id = env.balancer_id(name);
         let fresh = || {
             let mut fresh =
@@ -56,7 +57,7 @@ impl BalancerChange {
             fresh
         };
         let before = present.cloned().unwrap_or_else(fresh);
-        Self { name: name.to_owned(), id, cluster: cluster.to_owned(), before, edits: Vec::new() }
+        Self { name: name.to_owned(), id, before, edits: Vec::new() }
     }
 
     /// Whether the last write of it has failed: what is shown may not be there.
@@ -71,7 +72,7 @@ impl BalancerChange {
     /// The load balancer with the changes of the Services that `may` take part.
     pub(crate) fn after(&self, env: &Env, may: impl Fn(&Edit) -> bool) -> Value {
         let mut after = self.before.clone();
-        self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after, &self.cluster));
+        self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after));
         remove_unused_shared_probe(&mut after);
         // As in the Go program, system tags have no effect without tags.
         tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
@@ -89,14 +90,14 @@ impl Edit {
     /// The empty part of a Service.
     pub(super) fn of(place: usize, item: &super::super::wanted::Item) -> Self {
         let (key, base) = (item.key.clone(), item.names.base.clone());
-        Self { place, key, fingerprint: item.fingerprint, base, ..Self::default() }
+        let own_pools = item.own_pools.clone();
+        Self { place, key, fingerprint: item.fingerprint, base, own_pools, ..Self::default() }
     }
 
     /// Changes a load balancer.
-    pub(crate) fn apply(&self, balancer: &mut Value, cluster: &str) {
-        for family in &self.families {
-            let name = names::pool(cluster, *family);
-            if json::named(json::items(balancer, "backendAddressPools"), &name).is_none() {
+    pub(crate) fn apply(&self, balancer: &mut Value) {
+        for name in &self.pools {
+            if json::named(json::items(balancer, "backendAddressPools"), name).is_none() {
                 json::items_mut(balancer, "backendAddressPools").push(json!({"name": name, "properties": {}}));
             }
         }
@@ -107,6 +108,7 @@ impl Edit {
         let is_wanted = |list: &[Value], name: &str| json::named(list, name).is_some();
         rules.retain(|rule| !self.owns(rule) || is_wanted(&self.rules, json::name(rule)));
         self.rules.iter().for_each(|rule| put(rules, rule));
+        rules.iter_mut().for_each(keep_one_pool);
         let probed: Vec<String> = rules
             .iter()
             .filter(|rule| !self.owns(rule))
@@ -116,10 +118,21 @@ impl Edit {
         let probes = json::items_mut(balancer, "probes");
         probes.retain(|probe| !self.owns(probe) || is_wanted(&self.probes, json::name(probe)) || is_probed(probe));
         self.probes.iter().for_each(|probe| put(probes, probe));
+        if json::items(balancer, "backendAddressPools").iter().any(|pool| self.leaves(pool)) {
+            let used = used_pools(balancer);
+            let pools = json::items_mut(balancer, "backendAddressPools");
+            pools.retain(|pool| !self.leaves(pool) || used.iter().any(|id| same(id, json::text(pool, &["id"]))));
+        }
+    }
+
+    /// Whether a pool is one of the Service that it does not need any more.
+    fn leaves(&self, pool: &Value) -> bool {
+        let is_in = |names: &[String]| names.iter().any(|name| same(name, json::name(pool)));
+        is_in(&self.own_pools) && !is_in(&self.pools)
     }
 
     /// Whether it would change a load balancer.
-    pub(crate) fn changes(&self, balancer: &Value, cluster: &str) -> bool {
+    pub(crate) fn changes(&self, balancer: &Value) -> bool {
         let of = |name: &str| json::items(balancer, name);
         let (frontends, rules, probes) = (of("frontendIPConfigurations"), of("loadBalancingRules"), of("probes"));
         let lacks = |present: &[Value], wanted: &[Value]| {
@@ -128,19 +141,37 @@ impl Edit {
         let has_more = |present: &[Value], wanted: &[Value]| {
             present.iter().any(|it| self.owns(it) && json::named(wanted, json::name(it)).is_none())
         };
-        let pool = |family: &Family| json::named(of("backendAddressPools"), &names::pool(cluster, *family)).is_none();
+        let pools = of("backendAddressPools");
         self.drops.iter().any(|name| json::named(frontends, name).is_some())
             || lacks(frontends, &self.frontends)
             || lacks(rules, &self.rules)
             || lacks(probes, &self.probes)
             || has_more(rules, &self.rules)
             || has_more(probes, &self.probes)
-            || self.families.iter().any(pool)
+            || self.pools.iter().any(|name| json::named(pools, name).is_none())
+            || pools.iter().any(|pool| self.leaves(pool))
     }
 
     fn owns(&self, object: &Value) -> bool {
         names::is_of(json::name(object), &self.base)
     }
+}
+
+/// A rule names its pool twice: the list must not name the former one.
+fn keep_one_pool(rule: &mut Value) {
+    let pool = json::reference(rule, "backendAddressPool").to_owned();
+    let list = json::items(rule, "backendAddressPools");
+    if !list.is_empty() && !list.iter().any(|one| same(json::text(one, &["id"]), &pool)) {
+        json::object_mut(rule, "properties").remove("backendAddressPools");
+    }
+}
+
+/// The IDs of the pools that something of a load balancer refers to.
+fn used_pools(balancer: &Value) -> Vec<String> {
+    let lists = ["loadBalancingRules", "outboundRules", "inboundNatRules"].into_iter();
+    let users = lists.flat_map(|list| json::items(balancer, list));
+    let of = |user: &Value| json::reference(user, "backendAddressPool").to_owned();
+    users.map(of).filter(|id| !id.is_empty()).collect()
 }
 
 /// Lists that were absent and are still empty.
@@ -195,8 +226,7 @@ fn remove_unused_shared_probe(balancer: &mut Value) {
 }
 
 /// A rule as an object.
-pub(super) fn rule(env: &Env, balancer: &ArmId, cluster: &str, frontend: &str, rule: &Rule) -> Value {
-    let pool = balancer.child("backendAddressPools", &names::pool(cluster, rule.family));
+pub(super) fn rule(env: &Env, balancer: &ArmId, pool: &ArmId, frontend: &str, rule: &Rule) -> Value {
     let probe = rule.probe.as_ref().map(|name| json!({"id": balancer.child("probes", name).as_str()}));
     let mut properties = json!({
         "protocol": rule.protocol,

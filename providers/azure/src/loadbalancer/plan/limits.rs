@@ -1,20 +1,48 @@
 //! The limits of load balancers: what does not fit fails before anything is sent. Pure.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::ProviderError;
 
 use super::super::json;
+use super::super::machines::Machine;
 use super::super::names::is_of;
 use super::super::wanted::refused;
 use super::balancer::Edit;
 use super::{Planner, is_pair};
+use crate::client::id::ArmId;
+use crate::client::operation::VMSS;
 
 /// The load-balancing and NAT rules of an interface, of all its load balancers. Azure's error names 299, its
 /// documentation 300.
 const MOST_RULES_OF_INTERFACE: usize = 299;
 const MOST_RULES: usize = 1500;
 const MOST_FRONTENDS: usize = 600;
+/// The availability sets of a pool of interfaces; a machine in none counts as one.
+pub(crate) const MOST_SETS: usize = 150;
 
 impl Planner<'_> {
+    /// Those of the joining machines for whose availability sets a pool has no place. What is not known does not count.
+    pub(super) fn without_place(&self, present: &[&Machine], joining: &[&Machine]) -> BTreeSet<Machine> {
+        let set = |machine: &Machine| match machine {
+            Machine::Instance(_) => None,
+            Machine::Machine(id) => match &**self.observed.interfaces.sets.get(&id.folded())? {
+                "" => Some(id.folded()),
+                set => Some(set.to_owned()).filter(|set| !ArmId::parse(set).is_ok_and(|id| id.is(VMSS.kind))),
+            },
+        };
+        let mut taken: BTreeSet<String> = present.iter().filter_map(|machine| set(machine)).collect();
+        let mut has_place = |machine: &Machine| {
+            let Some(set) = set(machine) else { return true };
+            let fits = taken.contains(&set) || taken.len() < MOST_SETS;
+            if fits {
+                taken.insert(set);
+            }
+            fits
+        };
+        joining.iter().filter(|machine| !has_place(machine)).map(|machine| (*machine).clone()).collect()
+    }
+
     /// Whether a load balancer has a place for a Service.
     pub(super) fn check_limits(&self, plain: &str, name: &str, edit: &Edit) -> Result<(), ProviderError> {
         let body = self.body(name);

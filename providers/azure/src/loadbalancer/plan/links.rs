@@ -15,6 +15,7 @@ use super::super::wanted::{Item, refused};
 use super::limits::over;
 use super::step::{LinkDeletion, Write};
 use super::{Planner, summary};
+use crate::annotations::PLS_SUBNET;
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
@@ -24,6 +25,8 @@ const SUBNETS: u32 = 25;
 const LINKS: u32 = 30;
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 const SERVICES: &str = "Microsoft.Network/privateLinkServices";
+/// The reason of events about private link services that stay.
+const KEPT: &str = "PrivateLinkServiceKept";
 
 impl Planner<'_> {
     /// Plans the private link service of a frontend.
@@ -160,8 +163,8 @@ impl Planner<'_> {
             Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", link.subnet))),
             Some(Seen::Absent) | None => {
                 return Err(refused(format!(
-                    "the subnet {} of the private link service does not exist; create it",
-                    link.subnet
+                    "the subnet {:?} of the private link service does not exist; create it, or correct {}",
+                    link.subnet, PLS_SUBNET.row.key
                 )));
             }
         };
@@ -189,6 +192,28 @@ impl Planner<'_> {
             frontends.any(|it| same(json::text(it, &["id"]), frontend.as_str()))
         };
         links.into_iter().find(is_of)
+    }
+
+    /// Deletes the private link service that a Service does not ask for any more, unless somebody is connected to it.
+    pub(super) fn drop_unused_link(&mut self, place: usize, item: &Item, frontend: ArmId) {
+        let link = self.link_of(&frontend).filter(|link| same(json::text(link, &["tags", tags::OWNER]), &item.key));
+        let endpoint = |connection: &Value| {
+            let id = ArmId::parse(json::reference(connection, "privateEndpoint"));
+            id.map_or_else(|_| json::name(connection).to_owned(), |id| id.name().to_owned())
+        };
+        let connections = link.map(|link| json::items(link, "privateEndpointConnections")).unwrap_or_default();
+        let endpoints: Vec<String> = connections.iter().map(endpoint).collect();
+        if endpoints.is_empty() {
+            self.drop_links(place, item, &[frontend]);
+            return;
+        }
+        let name = link.map(json::name).unwrap_or_default();
+        let text = format!(
+            "the private link service {name} is not deleted, because private endpoints are connected to it: {}; delete them, or \
+             set azure-pls-create to \"true\" again",
+            endpoints.join(", ")
+        );
+        self.findings.push(item.finding(KEPT, text));
     }
 
     /// Deletes the private link services of frontends that go, or that the Service does not want any more. The IDs of those

@@ -19,8 +19,9 @@ use super::super::members::{
 };
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
-use super::super::wanted::refused;
+use super::super::wanted::{Item, refused};
 use super::balancer::BalancerChange;
+use super::limits::MOST_SETS;
 use super::step::Write;
 use super::{Planner, is_pair, summary};
 use crate::client::id::ArmId;
@@ -33,6 +34,8 @@ const LAST_MODELS: u32 = 60;
 const LAST_LEAVES: u32 = 61;
 /// The writes of machines in one call: other Services do not wait longer.
 const MOST_AT_ONCE: usize = 100;
+/// The same of pools of one load balancer, which are written one after the other.
+const MOST_POOLS: usize = 8;
 const SKIPPED: &str = "LoadBalancerMemberSkipped";
 
 /// The changes of machines in the making.
@@ -51,30 +54,32 @@ type Places = BTreeMap<String, BTreeSet<String>>;
 impl Planner<'_> {
     /// Plans the members of all pools.
     pub(super) fn member_steps(&mut self) {
-        let Some(owner) = self.owner() else { return self.last_members() };
+        if let Some(owner) = self.owner() {
+            self.members_of_all(owner);
+        }
+        self.own_members();
+        self.last_members();
+    }
+
+    /// The members of the pools of all nodes.
+    fn members_of_all(&mut self, owner: usize) {
         let places = self.places_of_nodes();
         let mut changes = Changes::default();
         changes.places.insert(owner);
-        // The sets of nodes decide behind which of several load balancers they are.
+        // The sets of nodes decide behind which of several load balancers they are: those of unknown ones stay.
         if let (false, Some(error)) = (self.env.several.is_empty(), self.observed.interfaces.unread.values().next()) {
             let error = error.clone();
-            return self.fail_members(&changes.places, &error);
+            self.fail_members(&changes.places, &error);
         }
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
-            let leaves = self.env.leaves_members(scheme_of(&change.name));
             changes
                 .places
                 .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
             changes.is_of_new |= change.is_new();
             for family in [Family::V4, Family::V6] {
                 let name = names::pool(&self.wanted.cluster, family);
-                let Some(pool) = json::named(json::items(body, "backendAddressPools"), &name) else { continue };
-                // Pools that users configure are left to them, but not those that this plan makes.
-                if leaves && json::named(json::items(&change.before, "backendAddressPools"), &name).is_some() {
-                    continue;
-                }
-                let id = change.id.child("backendAddressPools", &name);
+                let Some((id, pool)) = self.pool_to_fill(change, body, &name) else { continue };
                 let result = match self.env.pools {
                     PoolKind::Addresses => self.addresses(change, &id, pool, family, owner, places.as_ref()),
                     PoolKind::Interfaces => self.interfaces(&id, pool, family, &mut changes),
@@ -85,7 +90,62 @@ impl Planner<'_> {
             }
         }
         self.machine_steps(changes);
-        self.last_members();
+    }
+
+    /// The pool of this name, unless its members are left to users. They configure none that this plan makes.
+    fn pool_to_fill<'v>(&self, change: &BalancerChange, body: &'v Value, name: &str) -> Option<(ArmId, &'v Value)> {
+        let pool = json::named(json::items(body, "backendAddressPools"), name)?;
+        let is_there = || json::named(json::items(&change.before, "backendAddressPools"), name).is_some();
+        let is_left = self.env.leaves_members(scheme_of(&change.name)) && is_there();
+        (!is_left).then(|| (change.id.child("backendAddressPools", name), pool))
+    }
+
+    /// The members of the pools of single Services: the nodes with their endpoints, wherever these are otherwise.
+    fn own_members(&mut self) {
+        let wanted = self.wanted;
+        let local = wanted.items.iter().filter_map(|(place, item)| Some((*place, item, item.own_hosts.as_ref()?)));
+        let local: Vec<_> = local.collect();
+        if local.is_empty() {
+            return;
+        }
+        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
+            let mut due = Vec::new();
+            for (place, item, hosts) in &local {
+                for family in [Family::V4, Family::V6] {
+                    let name = names::own_pool(&item.key, family);
+                    let Some((id, pool)) = self.pool_to_fill(change, body, &name) else { continue };
+                    // Another one may have a pool of the same name.
+                    let may_leave = !has_foreign_rule(body, id.as_str(), item);
+                    let (add, remove) = differences_of(pool, addresses_of(hosts.iter(), family), |_| may_leave);
+                    if !add.is_empty() || !remove.is_empty() {
+                        due.push((*place, self.pool_change(&id, pool, add, remove)));
+                    }
+                }
+            }
+            self.own_pool_steps(change, due);
+        }
+    }
+
+    /// The writes of pools of single Services, one after the other, because the pools of a load balancer are one object.
+    fn own_pool_steps(&mut self, change: &BalancerChange, mut due: Vec<(usize, PoolChange)>) {
+        let is_of =
+            |step: &&Step<Write>| matches!(&step.write, Write::Pool(of) if of.id.parent().as_ref() == Some(&change.id));
+        let earlier = self.steps.iter().filter(is_of).find_map(|step| match &step.items {
+            Items::Some(places) => places.first().copied(),
+            Items::All => None,
+        });
+        let has_more = due.len() > MOST_POOLS;
+        due.truncate(MOST_POOLS);
+        let first = earlier.or_else(|| due.first().map(|(place, _)| *place));
+        for (stage, (place, pool)) in (JOINS + 2..).zip(due) {
+            let mut items = self.items_of_pool(change, place);
+            if let Items::Some(places) = &mut items {
+                places.extend(first.into_iter().chain([place]));
+            }
+            let pool = PoolChange { has_more, ..pool };
+            self.push_pool(change, pool, items, stage);
+        }
     }
 
     /// The Service that the members are for: they are all Services', and one of them reports what fails.
@@ -118,36 +178,42 @@ impl Planner<'_> {
             return self.migrate(change, id, owner);
         }
         let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
-        let mut summary = summary(
-            Verb::Attach,
-            "LoadBalancer",
-            &change.id,
-            "the pool has other addresses than the nodes",
-            Risk::None,
-        );
+        // Those that come from other load balancers leave them in the next call.
+        let is_elsewhere = |ip: &IpAddr| {
+            self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.has_address(body, *ip))
+        };
+        let has_more = places.is_some() && add.values().any(is_elsewhere);
+        let write = PoolChange { has_more, ..self.pool_change(id, pool, add, remove) };
+        let items = self.items_of_pool(change, owner);
+        self.push_pool(change, write, items, JOINS + u32::from(family == Family::V6));
+        Ok(())
+    }
+
+    fn pool_change(
+        &self,
+        id: &ArmId,
+        pool: &Value,
+        add: BTreeMap<String, IpAddr>,
+        remove: BTreeSet<String>,
+    ) -> PoolChange {
+        let network = self.env.network_id();
+        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove }
+    }
+
+    /// The pools of one load balancer are written one after the other.
+    fn push_pool(&mut self, change: &BalancerChange, write: PoolChange, items: Items, stage: u32) {
+        let text = "the pool has other addresses than the nodes";
+        let mut summary = summary(Verb::Attach, "LoadBalancer", &change.id, text, Risk::None);
         let text = |list: Vec<String>| Some(list.join(" ")).filter(|text| !text.is_empty());
         summary.changes.push(ccm_provider::Change {
             field: "addresses".into(),
-            before: text(remove.iter().cloned().collect()),
-            after: text(add.values().map(ToString::to_string).collect()),
+            before: text(write.remove.iter().cloned().collect()),
+            after: text(write.add.values().map(ToString::to_string).collect()),
         });
-        // Those that come from other load balancers leave them in the next call.
-        let is_elsewhere =
-            |ip: &IpAddr| self.bodies().any(|body| !is_pair(json::name(body), &change.name) && has(body, *ip));
-        let write = Write::Pool(PoolChange {
-            id: id.clone(),
-            before: pool.clone(),
-            network: self.env.network_id(),
-            has_more: places.is_some() && add.values().any(is_elsewhere),
-            add,
-            remove,
-        });
-        let part = Part::of(Kind::Members, change.name.clone());
-        let step = Step::new(write, summary, self.items_of_pool(change, owner), part);
+        let part = Part::of(Kind::Members, write.id.folded());
+        let step = Step::new(Write::Pool(write), summary, items, part);
         let needs = if change.is_new() { FRAME } else { &[] };
-        // The pools of one load balancer are written one after the other.
-        self.steps.push(step.needs(needs).stage(JOINS + u32::from(family == Family::V6)));
-        Ok(())
+        self.steps.push(step.needs(needs).stage(stage));
     }
 
     /// The Services of a write of a pool: with one of those that change the load balancer, because a write of it that still
@@ -167,25 +233,17 @@ impl Planner<'_> {
         places: Option<&Places>,
     ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>)> {
         let hosts = self.wanted.hosts.as_ref()?;
-        let present = json::items(pool, "loadBalancerBackendAddresses").iter();
-        let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
         // A load balancer without nodes of its own keeps those that it has; a new one gets all.
         let plain = names::without_internal(balancer).0;
         let nodes = places.and_then(|places| places.iter().find(|(name, _)| json::same(name, plain)));
         let nodes = nodes.map(|(_, nodes)| nodes).filter(|nodes| !nodes.is_empty());
-        if nodes.is_none() && !self.env.several.is_empty() && !present.is_empty() {
+        let is_empty = json::items(pool, "loadBalancerBackendAddresses").is_empty();
+        if nodes.is_none() && !self.env.several.is_empty() && !is_empty {
             return None;
         }
         let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
-        let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
-        let wanted: BTreeMap<String, IpAddr> = wanted.collect();
-        let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
-        let leaves = |text: &&&str| !text.is_empty() && !is_wanted(text) && self.may_leave(text, balancer, places);
-        let mut remove: BTreeSet<String> = present.iter().filter(leaves).map(|text| (*text).to_owned()).collect();
-        if wanted.is_empty() {
-            remove.clear();
-        }
-        let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect::<BTreeMap<_, _>>();
+        let may_leave = |text: &str| self.may_leave(text, balancer, places);
+        let (add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
         (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
     }
 
@@ -198,8 +256,15 @@ impl Planner<'_> {
         target.is_none_or(|(plain, _)| {
             let name = balancer_name(plain, scheme_of(balancer));
             let observed = json::named(&self.observed.balancers, &name);
-            self.body(&name).is_null() || observed.is_some_and(|body| has(body, ip))
+            self.body(&name).is_null() || observed.is_some_and(|body| self.has_address(body, ip))
         })
+    }
+
+    /// Whether an address is in a pool of all nodes of a load balancer.
+    fn has_address(&self, balancer: &Value, ip: IpAddr) -> bool {
+        let mut addresses =
+            self.pools_of_all(balancer).flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
+        addresses.any(|address| ccm_provider::address::parse_ip(json::property(address, "ipAddress")) == Some(ip))
     }
 
     /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
@@ -239,7 +304,11 @@ impl Planner<'_> {
         let members = Members::of(pool);
         let owners = &self.observed.interfaces.owners;
         let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
-        for machine in &wanted {
+        let (present, joining): (Vec<&Machine>, Vec<&Machine>) =
+            wanted.iter().partition(|machine| members.has(machine, owners));
+        let surplus = self.without_place(&present, &joining);
+        self.report_surplus(id, &surplus);
+        for machine in wanted.iter().filter(|machine| !surplus.contains(*machine)) {
             if let Some(set) = self.observed.interfaces.model_of(machine) {
                 changes.models.entry(set).or_default().add.insert((id.clone(), family));
             }
@@ -257,6 +326,18 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    fn report_surplus(&mut self, pool: &ArmId, surplus: &BTreeSet<Machine>) {
+        let names: Vec<&str> = surplus.iter().map(|machine| machine.id().name()).collect();
+        let Some(item) = self.wanted.items.values().next().filter(|_| !names.is_empty()) else { return };
+        let text = format!(
+            "Azure allows a pool of interfaces machines of {MOST_SETS} availability sets, and a machine in none counts as one; the pool \
+             {} has no place for {}; use scale sets, or loadBalancerBackendPoolConfigurationType \"nodeIP\"",
+            pool.name(),
+            ccm_kit::inspect::first_few(&names)
+        );
+        self.findings.push(item.finding(SKIPPED, text));
     }
 
     fn machine_steps(&mut self, Changes { machines, models, places, is_of_new }: Changes) {
@@ -402,11 +483,30 @@ impl Planner<'_> {
     }
 }
 
-/// Whether an address is in a pool of a load balancer.
-fn has(balancer: &Value, ip: IpAddr) -> bool {
-    let pools = json::items(balancer, "backendAddressPools").iter();
-    let mut addresses = pools.flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
-    addresses.any(|address| ccm_provider::address::parse_ip(json::property(address, "ipAddress")) == Some(ip))
+/// The addresses of a family of nodes, by name.
+fn addresses_of<'h>(hosts: impl Iterator<Item = (&'h String, &'h Host)>, family: Family) -> BTreeMap<String, IpAddr> {
+    hosts.filter_map(|(name, host)| Some((name.clone(), host.address(family)?))).collect()
+}
+
+/// The addresses that a pool gains, by node, and those that it loses: never all.
+fn differences_of(
+    pool: &Value,
+    wanted: BTreeMap<String, IpAddr>,
+    may_leave: impl Fn(&str) -> bool,
+) -> (BTreeMap<String, IpAddr>, BTreeSet<String>) {
+    let present = json::items(pool, "loadBalancerBackendAddresses").iter();
+    let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
+    let texts: BTreeSet<String> = wanted.values().map(ToString::to_string).collect();
+    let leaves = |text: &&&str| !texts.is_empty() && !text.is_empty() && !texts.contains(**text) && may_leave(text);
+    let remove = present.iter().filter(leaves).map(|text| (*text).to_owned()).collect();
+    let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect();
+    (add, remove)
+}
+
+/// Whether a rule of another Service has this pool.
+fn has_foreign_rule(balancer: &Value, pool: &str, item: &Item) -> bool {
+    let mut rules = json::items(balancer, "loadBalancingRules").iter();
+    rules.any(|rule| json::same(json::reference(rule, "backendAddressPool"), pool) && !item.names.own(json::name(rule)))
 }
 
 fn of_addresses(pool: &ArmId) -> ProviderError {

@@ -33,6 +33,7 @@ mod tests;
 
 use address::{AddressChange, AddressEdit, Outcome};
 use balancer::{BalancerChange, Edit};
+pub(crate) use limits::MOST_SETS;
 pub(crate) use place::set_of;
 use service::Reached;
 use step::Write;
@@ -107,7 +108,7 @@ impl<'a> Planner<'a> {
     fn new(env: &'a Env, observed: &'a Observed, wanted: &'a Wanted) -> Self {
         let of = |balancer: &Value| {
             let name = json::name(balancer);
-            let change = BalancerChange::new(env, &wanted.cluster, name, Some(balancer));
+            let change = BalancerChange::new(env, name, Some(balancer));
             (name.to_lowercase(), (change, balancer.clone()))
         };
         Self {
@@ -134,17 +135,16 @@ impl<'a> Planner<'a> {
 
     fn add_edit(&mut self, name: &str, edit: Edit) {
         let key = name.to_lowercase();
-        let cluster = &self.wanted.cluster;
-        if !edit.changes(self.body(name), cluster) {
+        if !edit.changes(self.body(name)) {
             return;
         }
         let fresh = || {
-            let change = BalancerChange::new(self.env, cluster, name, None);
+            let change = BalancerChange::new(self.env, name, None);
             let body = change.before.clone();
             (change, body)
         };
         let (change, body) = self.balancers.entry(key).or_insert_with(fresh);
-        edit.apply(body, cluster);
+        edit.apply(body);
         change.edits.push(edit);
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::json;
 use super::super::members::{InstanceChange, InterfaceChange, scheme_of};
+use super::super::names::is_pool_of_all;
 use super::Planner;
 use super::step::Write;
 use crate::annotations::Scheme;
@@ -31,7 +32,7 @@ impl Planner<'_> {
         for step in &self.steps {
             match &step.write {
                 Write::DeleteBalancer(id) => drop(deleted.insert(id.name().to_lowercase())),
-                Write::Pool(change) => {
+                Write::Pool(change) if is_pool_of_all(&self.wanted.cluster, change.id.name()) => {
                     let gone = change.remove.iter().filter(|ip| live.contains(*ip) && !joining.contains(*ip));
                     left.entry(name(&change.id)).or_default().extend(gone.cloned());
                 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::ProviderError;
+use serde_json::Value;
 
 use super::super::claim;
 use super::super::env::{Several, balancer_name};
@@ -106,7 +107,7 @@ impl Planner<'_> {
                 continue;
             }
             let mut frontends = json::items(body, "frontendIPConfigurations").iter();
-            let is_it = |frontend: &serde_json::Value| {
+            let is_it = |frontend: &Value| {
                 let public = json::reference(frontend, "publicIPAddress");
                 !item.names.own(json::name(frontend))
                     && (claim::frontend(self.observed, item, frontend) == claim::Frontend::Shared
@@ -130,7 +131,8 @@ impl Planner<'_> {
         let several = &self.env.several;
         let hosts = self.wanted.hosts.as_ref().filter(|_| !several.is_empty())?;
         let exists = |one: &&Several| {
-            self.bodies().any(|body| is_pair(json::name(body), &one.name) && !super::BalancerChange::is_empty(body))
+            let mut own = self.bodies().filter(|body| is_pair(json::name(body), &one.name));
+            own.any(|body| !super::BalancerChange::is_empty(body) && self.pools_of_all(body).next().is_some())
         };
         let existing: Vec<&Several> = several.iter().filter(exists).collect();
         let mut places: BTreeMap<String, BTreeSet<String>> =
@@ -147,6 +149,13 @@ impl Planner<'_> {
             }
         }
         for (name, host) in free {
+            // Its set may be the primary one of any.
+            if self.is_unread(host) {
+                for one in existing.iter().filter(|one| self.has_node(one, host)) {
+                    places.entry(one.name.clone()).or_default().insert(name.clone());
+                }
+                continue;
+            }
             let selecting = existing.iter().filter(|one| host.selected.contains(&one.name));
             let mut eligible: Vec<&Several> = selecting.copied().collect();
             if eligible.is_empty() {
@@ -171,16 +180,30 @@ impl Planner<'_> {
         Some(places)
     }
 
+    /// Whether the set of a node is not known.
+    fn is_unread(&self, host: &Host) -> bool {
+        let machine = Machine::of(&host.provider_id);
+        set_of(self.observed, host).is_none()
+            && machine.is_some_and(|machine| self.observed.interfaces.unread_of(&machine).is_some())
+    }
+
     /// Whether a node is in a pool of a load balancer or its twin.
     fn has_node(&self, one: &Several, host: &Host) -> bool {
         let mut balancers = self.observed.balancers.iter().filter(|body| is_pair(json::name(body), &one.name));
         balancers.any(|body| {
-            let pools = json::items(body, "backendAddressPools").iter();
-            let mut addresses = pools.flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
+            let mut addresses =
+                self.pools_of_all(body).flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
             addresses.any(|address| {
                 let ip = ccm_provider::address::parse_ip(json::property(address, "ipAddress"));
                 ip.is_some_and(|ip| host.addresses.contains(&ip))
             })
         })
+    }
+
+    /// The pools of a load balancer that are not one Service's.
+    pub(super) fn pools_of_all<'v>(&self, balancer: &'v Value) -> impl Iterator<Item = &'v Value> {
+        let cluster = &self.wanted.cluster;
+        let pools = json::items(balancer, "backendAddressPools").iter();
+        pools.filter(move |pool| names::is_pool_of_all(cluster, json::name(pool)))
     }
 }

@@ -12,6 +12,7 @@ use super::super::json;
 use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
 use super::super::wanted::access::Access;
+use super::super::wanted::hosts::Host;
 use super::super::wanted::{Destinations, Item, refused};
 use super::security::{self, Claim, Keep, by_family, has_failed};
 use super::service::Reached;
@@ -66,7 +67,10 @@ impl Planner<'_> {
             self.failed.entry(place).or_insert(error);
         }
         let satisfied = security::satisfied(group, parts.iter().map(|part| &part.claim));
-        let is_due = |part: &&SecurityPart| !part.pending.is_empty() || !satisfied.contains(&part.claim.place);
+        // In a group whose last write has failed, nothing is certain.
+        let is_due = |part: &&SecurityPart| {
+            has_failed(group) || !part.pending.is_empty() || !satisfied.contains(&part.claim.place)
+        };
         let mut places: BTreeSet<usize> = parts.iter().filter(is_due).map(|part| part.claim.place).collect();
         let differs = after != *group || has_failed(group);
         if differs && places.is_empty() {
@@ -137,7 +141,8 @@ impl Planner<'_> {
             (false, None) => {
                 let is_of =
                     |ip: &IpAddr| item.families.contains(&Family::of(*ip)) || item.action == ServiceAction::Delete;
-                own.extend(self.host_addresses(facts).into_iter().filter(is_of));
+                let hosts = item.own_hosts.as_ref().map(|hosts| addresses_of(hosts.values()));
+                own.extend(hosts.unwrap_or_else(|| self.host_addresses(facts)).into_iter().filter(is_of));
             }
         }
         for (family, ips) in by_family(own.iter().copied()) {
@@ -161,7 +166,7 @@ impl Planner<'_> {
     /// The addresses of the nodes behind the load balancers.
     fn host_addresses(&self, facts: &Facts) -> BTreeSet<IpAddr> {
         match &self.wanted.hosts {
-            Some(hosts) => hosts.values().flat_map(|host| host.addresses.iter().copied()).collect(),
+            Some(hosts) => addresses_of(hosts.values()),
             None => facts.nodes.clone(),
         }
     }
@@ -265,6 +270,10 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
+    hosts.flat_map(|host| host.addresses.iter().copied()).collect()
 }
 
 /// The destinations that belong to a Service or a node.

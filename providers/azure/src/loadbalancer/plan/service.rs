@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ccm_provider::{ProviderError, ServiceAction};
+use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
 use serde_json::{Value, json};
 
 use super::super::claim::{self, Frontend};
@@ -37,7 +37,8 @@ impl Planner<'_> {
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
-        let mut edit = Edit { families: item.families.clone(), ..Edit::of(place, item) };
+        let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
+        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
             let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
@@ -49,7 +50,8 @@ impl Planner<'_> {
                 if let Some(problem) = balancer::conflict(self.body(&name), &frontend.0, &edit.base, rule) {
                     return Err(refused(problem));
                 }
-                edit.rules.push(balancer::rule(self.env, &id, &self.wanted.cluster, &frontend.0, rule));
+                let pool = id.child("backendAddressPools", &item.pool(&self.wanted.cluster, *family));
+                edit.rules.push(balancer::rule(self.env, &id, &pool, &frontend.0, rule));
             }
         }
         edit.probes = settings.probes.iter().map(balancer::probe).collect();
@@ -60,7 +62,7 @@ impl Planner<'_> {
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
             (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
-            (None, Some(frontend)) if item.may_have_link => drop(self.drop_links(place, item, &[frontend])),
+            (None, Some(frontend)) if item.may_have_link => self.drop_unused_link(place, item, frontend),
             _ => {}
         }
         self.reached.insert(place, reached);
@@ -76,6 +78,18 @@ impl Planner<'_> {
     pub(super) fn delete(&mut self, place: usize, item: &Item) {
         self.leave(place, item, None);
         self.release_addresses(place, item, &[]);
+        if let Some(error) = self.unread_addresses(item) {
+            self.failed.insert(place, error.clone());
+        }
+    }
+
+    /// Why addresses of a Service may exist that were not read. In a group that the annotation of a Service names by mistake
+    /// it has none.
+    fn unread_addresses(&self, item: &Item) -> Option<&ProviderError> {
+        let of_service = self.observed.unread_public_ips(&item.public_ip_group);
+        let is_mistake =
+            |error: &&ProviderError| item.published.is_empty() && matches!(error.class(), ErrorClass::Denied { .. });
+        self.observed.unread_public_ips(&self.env.group).or_else(|| of_service.filter(|error| !is_mistake(error)))
     }
 
     /// The frontend of a family: its ID and address. It is added to the edit if it must be made or changed.
@@ -330,8 +344,8 @@ impl Planner<'_> {
             let id = self.public_ip(item, &settings.public_ip, *family)?;
             let present = self.observed.public_ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
-            if let (Some(label), Some(ip)) = (&settings.public_ip.dns_label, present)
-                && let Some(problem) = label_problem(ip, &item.key, label, is_users)
+            if let Some(label) = &settings.public_ip.dns_label
+                && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)
             {
                 return Err(refused(format!("{} {label:?}: {problem}", keys::DNS_LABEL.row.key)));
             }

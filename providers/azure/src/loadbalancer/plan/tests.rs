@@ -15,6 +15,7 @@ use crate::annotations::DOMAIN;
 
 mod addresses;
 mod links;
+mod local;
 mod members;
 mod outbound;
 mod several;
@@ -29,6 +30,8 @@ struct World {
     observed: Observed,
     services: BTreeMap<String, Service>,
     nodes: Vec<NodeRef>,
+    /// The nodes with endpoints of Services that have only these.
+    endpoints: BTreeMap<String, Vec<String>>,
     /// Counts addresses.
     next: u16,
     /// The writes of the last pass.
@@ -63,7 +66,8 @@ impl World {
             ..Observed::default()
         };
         let nodes = (1..=2).map(node).collect();
-        Self { env, observed, services: BTreeMap::new(), nodes, next: 0, writes: Vec::new() }
+        let (services, endpoints, writes) = Default::default();
+        Self { env, observed, services, nodes, endpoints, next: 0, writes }
     }
 
     /// Adds or changes a Service.
@@ -88,9 +92,15 @@ impl World {
     fn work(&self, deleted: &[&str], action: ServiceAction) -> Vec<ServiceWork> {
         let of = |(name, service): (&String, &Service)| match deleted.contains(&&**name) {
             true => ServiceWork::new(service, &[], ServiceAction::Delete),
-            false => ServiceWork::new(service, &self.nodes, action),
+            false => ServiceWork::new(service, &self.nodes_of(name), action),
         };
         self.services.iter().map(of).collect()
+    }
+
+    fn nodes_of(&self, service: &str) -> Vec<NodeRef> {
+        let with = self.endpoints.get(service);
+        let has = |node: &&NodeRef| with.is_none_or(|names| names.iter().any(|name| node.name.as_str() == name));
+        self.nodes.iter().filter(has).cloned().collect()
     }
 
     fn look(&mut self, deleted: &[&str]) {

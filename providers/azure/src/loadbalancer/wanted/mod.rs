@@ -10,7 +10,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, S
 use serde_json::Value;
 
 use super::env::{Env, Several};
-use super::names::{Family, Names};
+use super::names::{self, Family, Names};
 use super::tags::{self, Tags};
 use crate::annotations::{self as keys, Scheme};
 
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) cluster: String,
     /// By position in the work; refused Services are absent.
     pub(crate) items: BTreeMap<usize, Item>,
-    /// The nodes; `None` if only deletions are in the work, which know no nodes.
+    /// The nodes; `None` if the work knows only those with endpoints, or is deletions.
     pub(crate) hosts: Option<Hosts>,
 }
 
@@ -62,6 +62,10 @@ pub(crate) struct Item {
     pub(crate) placing: Placing,
     /// Whether it may have a private link service.
     pub(crate) may_have_link: bool,
+    /// The names of the pools that it may have for itself.
+    pub(crate) own_pools: Vec<String>,
+    /// The nodes with its endpoints, if it is to have such pools.
+    pub(crate) own_hosts: Option<Hosts>,
     /// `None` for a deletion, and for an update of hosts of a Service that cannot be ensured.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
@@ -118,9 +122,10 @@ pub(super) fn wanted(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Wanted,
     let mut verdicts = Vec::with_capacity(work.len());
     let mut seen: Vec<*const ccm_provider::NodeRef> = Vec::new();
     for (place, work) in work.iter().enumerate() {
-        verdicts.push(one(env, work).map(|item| drop(wanted.items.insert(place, item))));
+        verdicts.push(one(env, cluster, work).map(|item| drop(wanted.items.insert(place, item))));
+        let has_all = work.action != ServiceAction::Delete && !has_own_pools(env, &work.service);
         // Nearly all Services have the same list of nodes.
-        if work.action != ServiceAction::Delete && !seen.contains(&work.nodes.as_ptr()) {
+        if has_all && !seen.contains(&work.nodes.as_ptr()) {
             seen.push(work.nodes.as_ptr());
             wanted.hosts.get_or_insert_default().extend(hosts::hosts(env, &work.nodes));
         }
@@ -128,7 +133,12 @@ pub(super) fn wanted(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Wanted,
     (wanted, verdicts)
 }
 
-fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
+/// Whether only nodes with endpoints of a Service are behind it, in pools of its own.
+pub(super) fn has_own_pools(env: &Env, service: &Service) -> bool {
+    !env.several.is_empty() && service.requests_only_local_traffic()
+}
+
+fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderError> {
     let service = &*work.service;
     if service.spec.load_balancer_class.is_some() && work.action != ServiceAction::Delete {
         return Err(ProviderError::ImplementedElsewhere);
@@ -139,8 +149,16 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let families = Family::of_service(service);
     let ingress = service.status.load_balancer.ingress.iter();
     let group = annotations.readable(&keys::LB_GROUP).unwrap_or_else(|| env.group.clone());
+    let key = service.key().to_string();
+    // One with the name of that of all nodes cannot be its own.
+    let own_pool = |family: &Family| {
+        let name = names::own_pool(&key, *family);
+        (!env.several.is_empty() && !names::is_pool_of_all(cluster, &name)).then_some(name)
+    };
     let mut item = Item {
-        key: service.key().to_string(),
+        own_pools: [Family::V4, Family::V6].iter().filter_map(own_pool).collect(),
+        own_hosts: None,
+        key,
         fingerprint: fingerprint(service),
         action: work.action,
         names: Names::new(service, subnet.clone()),
@@ -156,6 +174,9 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         settings: None,
         findings: Vec::new(),
     };
+    if work.action != ServiceAction::Delete && has_own_pools(env, service) && item.own_pools.len() == 2 {
+        item.own_hosts = Some(hosts::hosts(env, &work.nodes));
+    }
     match work.action {
         ServiceAction::Delete => {}
         // Hosts follow the nodes, whatever else the Service asks for by now.
@@ -172,6 +193,14 @@ impl Item {
     /// A finding that becomes an event with this reason.
     pub(super) fn finding(&self, reason: &str, text: impl Into<String>) -> Finding {
         Finding { value: Some(self.key.clone()), ..Finding::warning(reason, text) }
+    }
+
+    /// The pool of a family behind its rules.
+    pub(super) fn pool(&self, cluster: &str, family: Family) -> String {
+        match &self.own_hosts {
+            Some(_) => names::own_pool(&self.key, family),
+            None => names::pool(cluster, family),
+        }
     }
 
     /// Whether a load balancer with all its parts is wanted.
@@ -300,17 +329,18 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
 /// Whether the requested addresses can be those of a load balancer of this kind.
 fn check_addresses(env: &Env, item: &Item) -> Result<(), ProviderError> {
     for (family, text) in item.addresses.iter().filter(|(family, _)| item.families.contains(family)) {
+        let key = if *family == Family::V4 { keys::LB_IPV4.row.key } else { keys::LB_IPV6.row.key };
         let ip = parse_ip(text).filter(|ip| Family::of(*ip) == *family);
         let Some(ip) = ip else {
             return Err(refused(format!(
-                "the requested address {text:?} is no {} address; correct it",
+                "the requested address {text:?} ({key} or spec.loadBalancerIP) is no {} address; correct it",
                 family.as_str()
             )));
         };
         if item.scheme == Scheme::External && !env.is_stack && !is_public(ip) {
             let text = format!(
-                "the requested address {text:?} is not a public one, and the load balancer is external; use the address of a \
-                 public IP address, or set {} to \"true\"",
+                "the requested address {text:?} ({key} or spec.loadBalancerIP) is not a public one, and the load balancer is \
+                 external; use the address of a public IP address, or set {} to \"true\"",
                 keys::LB_INTERNAL.row.key
             );
             return Err(refused(text));

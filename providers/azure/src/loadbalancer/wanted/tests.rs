@@ -22,7 +22,7 @@ fn service(annotations: &[(&str, &str)], spec: Value) -> Service {
 }
 
 fn ensure(env: &Env, service: &Service) -> Result<Item, ProviderError> {
-    one(env, &ServiceWork::new(service, &[], ServiceAction::Ensure))
+    one(env, "kubernetes", &ServiceWork::new(service, &[], ServiceAction::Ensure))
 }
 
 fn settings(annotations: &[(&str, &str)], spec: Value) -> Settings {
@@ -181,7 +181,7 @@ fn both_kinds_of_source_ranges_are_refused_and_a_deletion_validates_nothing() {
         service(&[("azure-allowed-ip-ranges", "10.0.0.0/8")], json!({"loadBalancerSourceRanges": ["10.1.0.0/16"]}));
     assert!(ensure(&env(), &both).unwrap_err().to_string().contains("remove one of them"));
     for action in [ServiceAction::Delete, ServiceAction::UpdateHosts] {
-        let item = one(&env(), &ServiceWork::new(&both, &[], action)).unwrap();
+        let item = one(&env(), "kubernetes", &ServiceWork::new(&both, &[], action)).unwrap();
         assert!(item.settings.is_none() && item.findings.is_empty());
     }
 }
@@ -282,4 +282,24 @@ fn nodes_that_the_cloud_does_not_manage_never_serve() {
     assert!(serves(&with_masters, &master));
     assert!(!serves(&Env { pools: PoolKind::Addresses, ..with_masters }, &master));
     assert!(!hosts::may_serve(&env(), &node(&[], Some("aws:///i-1"))));
+}
+
+#[test]
+fn local_traffic_has_pools_of_its_own_only_with_several_load_balancers() {
+    let local = service(&[], json!({"externalTrafficPolicy": "Local"}));
+    let several = Env { several: vec![Several::default()], ..env() };
+    let node: ccm_provider::NodeRef = Node { name: "a".into(), ..Node::default() }.into();
+    let of = |env: &Env, cluster: &str| {
+        let work = [ServiceWork::new(&local, std::slice::from_ref(&node), ServiceAction::Ensure)];
+        let (wanted, _) = wanted(env, cluster, &work);
+        (wanted.items[&0].pool(cluster, Family::V4), wanted.hosts.is_some())
+    };
+    assert_eq!(of(&env(), "kubernetes"), ("kubernetes".to_owned(), true));
+    assert_eq!(of(&several, "kubernetes"), ("default-web".to_owned(), false), "these are not all nodes");
+    assert_eq!(of(&several, "default-web"), ("default-web".to_owned(), false));
+    let work = [ServiceWork::new(&local, &[], ServiceAction::Ensure)];
+    assert!(
+        wanted(&several, "default-web", &work).0.items[&0].own_hosts.is_none(),
+        "the pool of all nodes is not its own"
+    );
 }

@@ -112,7 +112,43 @@ async fn the_model_of_a_flexible_set_names_the_pool_until_the_load_balancer_goes
     let mut after = model(&scene);
     after.as_object_mut().unwrap().remove("loadBalancerBackendAddressPools");
     assert_eq!(after, before, "the rest of the model is as it was");
+    // Soon again, and two load balancers together.
+    scene.service("web", &[], port(80));
+    scene.service("internal", &[("azure-load-balancer-internal", "true")], port(80));
+    scene.ensure(&["web", "internal"]).await;
+    scene.delete(&["web", "internal"]).await;
+    assert!(scene.objects("loadBalancers").is_empty());
     scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_security_group_whose_write_fails_late_when_services_go_is_written_again() {
+    for code in ["CanceledAndSupersededDueToAnotherOperation", "InternalServerError"] {
+        let (mut scene, names) = three(BY_ADDRESS).await;
+        scene.service("web0", &[("azure-disable-load-balancer-nsg-rule", "true")], port(80));
+        scene.ensure(&names).await;
+        let status = if code.starts_with("Canceled") { 409 } else { 500 };
+        let fault = Fault::Operation { status, code: code.to_owned(), message: "outage".to_owned() };
+        scene.bed.cloud.fault(Rule::every(fault).on("network", "networkSecurityGroups.put").window(0, 1));
+        let mut left = names.to_vec();
+        for _ in 0..20 {
+            let answers = scene.call(&left, ServiceAction::Delete).await;
+            let errors = errors(&left, &answers);
+            // Nobody's deletion ends before.
+            let group = scene.object("networkSecurityGroups", "nsg");
+            let is_right = group["properties"]["provisioningState"] == "Succeeded";
+            assert!(is_right || errors.len() == left.len(), "{code}: {errors:?}");
+            left.retain(|name| errors.contains_key(*name));
+            if left.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(left, [""; 0]);
+        let group = scene.object("networkSecurityGroups", "nsg");
+        assert_eq!(group["properties"]["provisioningState"], "Succeeded", "{code}");
+        assert!(items(&group, "securityRules").is_empty());
+        scene.bed.is_clean();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, CLUSTER, GROUP};
 
 mod alone;
+mod bad;
 mod crash;
 mod crowd;
 mod inspect;

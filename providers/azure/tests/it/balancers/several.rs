@@ -94,6 +94,74 @@ async fn a_node_joins_its_new_load_balancer_before_it_leaves_the_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_with_local_traffic_have_pools_of_their_own() {
+    let mut scene = Scene::new(SEVERAL, 4).await;
+    let balancers = scene.balancers();
+    assert!(balancers.related().endpoint_slices);
+    let first = [("azure-load-balancer-configurations", CLUSTER)];
+    scene.service("all", &first, port(80));
+    let names = ["web0", "web1", "web2"];
+    for (number, name) in (81_u16..).zip(names) {
+        let spec =
+            json!({"ports": port(number), "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000 + number});
+        scene.spec(name, &first, spec);
+        assert!(balancers.only_nodes_with_endpoints(&scene.services[name]));
+    }
+    assert!(!balancers.only_nodes_with_endpoints(&scene.services["all"]));
+    // The nodes with endpoints: what the service controller gives.
+    let work = |scene: &Scene, action: ServiceAction, at: usize| {
+        let of = |(number, name): (usize, &&str)| {
+            let nodes = &scene.nodes[(number + at) % 4..][..1];
+            ServiceWork::new(&scene.services[*name], nodes, action)
+        };
+        let mut work: Vec<ServiceWork> = names.iter().enumerate().map(of).collect();
+        if action == ServiceAction::Ensure {
+            work.push(ServiceWork::new(&scene.services["all"], &scene.nodes, action));
+        }
+        work
+    };
+    let run = async |scene: &mut Scene, action: ServiceAction, at: usize| {
+        let work = work(scene, action, at);
+        for answer in scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await {
+            answer.result.unwrap();
+        }
+    };
+    run(&mut scene, ServiceAction::Ensure, 0).await;
+    let pool = |scene: &Scene, name: &str| -> Vec<Value> {
+        let pools = items(&scene.object("loadBalancers", CLUSTER), "backendAddressPools");
+        let pool = pools.iter().find(|pool| pool["name"] == name);
+        pool.map(|pool| items(pool, "loadBalancerBackendAddresses")).unwrap_or_default()
+    };
+    assert_eq!(members(&scene, CLUSTER), addresses(&scene));
+    for (number, name) in names.iter().enumerate() {
+        let pool = pool(&scene, &format!("default-{name}"));
+        assert_eq!(pool.len(), 1);
+        assert_eq!(pool[0]["properties"]["ipAddress"], addresses(&scene)[number], "{name}");
+    }
+    scene.restart().await;
+    let mark = scene.mark();
+    run(&mut scene, ServiceAction::Ensure, 0).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    let mark = scene.mark();
+    run(&mut scene, ServiceAction::UpdateHosts, 1).await;
+    assert_eq!(scene.writes(mark), BTreeMap::from([("backendAddressPools.put".to_owned(), 3)]));
+    assert_eq!(pool(&scene, "default-web0")[0]["properties"]["ipAddress"], addresses(&scene)[1]);
+    // Back to all nodes.
+    scene.service("web0", &first, port(81));
+    scene.ensure(&["all", "web0"]).await;
+    let pools = items(&scene.object("loadBalancers", CLUSTER), "backendAddressPools");
+    let mut pools: Vec<&str> = pools.iter().map(|pool| pool["name"].as_str().unwrap()).collect();
+    pools.sort_unstable();
+    assert_eq!(pools, ["default-web1", "default-web2", CLUSTER]);
+    scene.delete(&["web1"]).await;
+    assert_eq!(items(&scene.object("loadBalancers", CLUSTER), "backendAddressPools").len(), 2);
+    scene.delete(&["all", "web0", "web2"]).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_of_two_families_has_an_address_a_pool_and_rules_of_each() {
     for (more, internal) in [("", false), (BY_ADDRESS, false), ("", true), (BY_ADDRESS, true)] {
         let mut scene = Scene::dual(more, 2).await;

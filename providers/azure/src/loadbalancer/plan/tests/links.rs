@@ -43,6 +43,25 @@ fn without_the_annotation_it_goes() {
 }
 
 #[test]
+fn without_the_annotation_one_with_endpoints_stays_and_the_event_names_them() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let endpoint = "/subscriptions/other/resourceGroups/g/providers/Microsoft.Network/privateEndpoints/partner";
+    if let Some(Seen::Present(list)) = world.observed.links.get_mut("rg") {
+        let connection = json!({"id": format!("{}/privateEndpointConnections/c", list[0]["id"].as_str().unwrap()),
+            "name": "c", "properties": {"privateEndpoint": {"id": endpoint}}});
+        list[0]["properties"]["privateEndpointConnections"] = json!([connection]);
+    }
+    world.service("web", &[INTERNAL, ("azure-pls-create", "false")], json!({}));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.steps.is_empty() && plan.failed.is_empty(), "{:?}", plan.steps);
+    let findings: Vec<String> = plan.findings.iter().map(ToString::to_string).collect();
+    assert!(findings.iter().any(|text| text.contains("partner") && text.contains("azure-pls-create")), "{findings:?}");
+    world.settle(&["web"]);
+    assert!(links(&world).is_empty(), "it goes with its Service");
+}
+
+#[test]
 fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
@@ -75,4 +94,15 @@ fn fields_of_others_stay() {
         (&json!(1), &json!("a"), &json!("x"))
     );
     assert_eq!(link["properties"]["fqdns"], json!(["a.example", "b.example"]));
+}
+
+#[test]
+fn a_service_of_two_families_has_one_of_ipv4() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({"ipFamilies": ["IPv6", "IPv4"]})).settle(&[]);
+    let all = links(&world);
+    let frontends = json::items(&all[0], "loadBalancerFrontendIpConfigurations");
+    let base = world.services["web"].default_load_balancer_name();
+    assert_eq!(all.len(), 1);
+    assert!(json::text(&frontends[0], &["id"]).ends_with(&format!("/{base}")), "{frontends:?}");
 }

@@ -81,6 +81,19 @@ fn stopped_and_unknown_machines_are_left_out() {
 }
 
 #[test]
+fn a_set_that_cannot_be_read_keeps_only_its_own_nodes_waiting() {
+    let mut world = with_interfaces();
+    let mut other = (*node(9)).clone();
+    let set = SET.replace("/set", "/other");
+    other.provider_id = Some(format!("azure://{set}/virtualMachines/1").into());
+    world.nodes.push(other.into());
+    world.observed.interfaces.unread = [(set.to_lowercase(), ProviderError::unknown("no answer"))].into();
+    let errors = world.service("web", &[], json!({})).pass(&[]);
+    assert!(errors["web"].contains("the members of the load balancer: no answer"), "{errors:?}");
+    assert_eq!(members(&world), ["1", "2"]);
+}
+
+#[test]
 fn interfaces_of_machines_join_too() {
     let mut world = with_interfaces();
     let machine = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/virtualMachines/vm";
@@ -101,6 +114,39 @@ fn interfaces_of_machines_join_too() {
         (&after["unknown"], &after["properties"]["ipConfigurations"][0]["properties"]["x"]),
         (&json!(1), &json!(1))
     );
+}
+
+#[test]
+fn machines_of_more_than_150_availability_sets_are_left_out_before_anything_is_sent() {
+    let mut world = with_interfaces();
+    world.nodes.clear();
+    let group = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute";
+    for number in 0..153 {
+        let vm = format!("{group}/virtualMachines/vm{number:03}");
+        // Two are in the same set, and one is of a flexible scale set.
+        let set = match number {
+            0 | 151 => format!("{group}/availabilitySets/own"),
+            152 => format!("{group}/virtualMachineScaleSets/flexible"),
+            _ => String::new(),
+        };
+        let nic = ArmId::new("s", "rg", "Microsoft.Network/networkInterfaces", &format!("nic{number:03}"));
+        let interface = json!({"id": nic.as_str(), "properties": {"primary": true, "virtualMachine": {"id": vm},
+            "ipConfigurations": [{"name": "c", "properties": {}}]}});
+        let interfaces = &mut world.observed.interfaces;
+        interfaces.interfaces.insert(nic.folded(), interface);
+        interfaces.owners.insert(nic.folded(), vm.to_lowercase());
+        interfaces.sets.insert(vm.to_lowercase(), set);
+        let provider_id = Some(format!("azure://{vm}").into());
+        world.nodes.push(Arc::new(Node { name: format!("vm{number:03}").into(), provider_id, ..Node::default() }));
+    }
+    world.service("web", &[], json!({}));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    let findings: Vec<&str> = plan.findings.iter().map(|finding| &*finding.message).collect();
+    assert!(findings.iter().any(|text| text.contains("150") && text.contains("no place for vm150;")), "{findings:?}");
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    world.settle(&[]);
+    let pools = json::items(world.balancer("kubernetes"), "backendAddressPools");
+    assert_eq!(json::items(&pools[0], "backendIPConfigurations").len(), 152);
 }
 
 #[test]

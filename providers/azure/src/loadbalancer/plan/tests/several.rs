@@ -4,7 +4,7 @@ use super::super::super::env::Several;
 use super::super::super::selector::Selector;
 use super::*;
 
-fn several(names: &[&str]) -> World {
+pub(super) fn several(names: &[&str]) -> World {
     let mut world = World::new();
     let entry = |name: &&str| Several {
         name: (*name).to_owned(),
@@ -24,7 +24,7 @@ fn port(number: u16) -> Value {
     json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]})
 }
 
-fn nodes_of(world: &World, name: &str) -> Vec<String> {
+pub(super) fn nodes_of(world: &World, name: &str) -> Vec<String> {
     let pools = json::items(world.balancer(name), "backendAddressPools");
     let pool = json::named(pools, CLUSTER).unwrap();
     json::items(pool, "loadBalancerBackendAddresses").iter().map(|it| json::name(it).to_owned()).collect()
@@ -79,6 +79,38 @@ fn the_primary_set_and_the_selector_of_nodes_win() {
 }
 
 #[test]
+fn a_node_whose_set_cannot_be_read_stays_where_it_is_and_others_join() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.env.several[1].primary_set = "avset".into();
+    world.env.several[1].nodes = selector("pool", "a");
+    let group = "/subscriptions/s/resourceGroups/other/providers/Microsoft.Compute";
+    let vm = format!("{group}/virtualMachines/vm");
+    world.nodes.push(Arc::new(Node {
+        name: "vm".into(),
+        provider_id: Some(format!("azure://{vm}").into()),
+        addresses: [NodeAddress::new(AddressType::InternalIp, "10.0.0.9")].into(),
+        ..Node::default()
+    }));
+    world.observed.interfaces.sets = [(vm.to_lowercase(), format!("{group}/availabilitySets/avset"))].into();
+    world.service("a", &[], port(81)).service("b", &[], port(82)).settle(&[]);
+    assert_eq!((nodes_of(&world, "kubernetes").len(), nodes_of(&world, "lb2")), (2, vec!["vm".to_owned()]));
+    world.observed.interfaces.sets.clear();
+    world.observed.interfaces.unread = [("other".to_owned(), ProviderError::unknown("no answer"))].into();
+    let mut unseen = (*world.nodes[2]).clone();
+    unseen.name = "vm2".into();
+    unseen.provider_id = Some(format!("azure://{vm}2").into());
+    unseen.addresses = [NodeAddress::new(AddressType::InternalIp, "10.0.0.10")].into();
+    world.nodes.extend([node(3), unseen.into()]);
+    let (plan, _) = world.planned(&[], ServiceAction::UpdateHosts);
+    assert!(plan.findings.is_empty(), "{:?}", plan.findings);
+    let errors = world.pass_of(&[], ServiceAction::UpdateHosts);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors["a"].contains("the members of the load balancer"), "{errors:?}");
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-1", "node-2", "node-3"]);
+    assert_eq!(nodes_of(&world, "lb2"), ["vm"], "it stays, and one that is behind none waits");
+}
+
+#[test]
 fn names_selectors_and_placement_limit_the_choice() {
     let mut world = several(&["kubernetes", "lb2", "lb3"]);
     world.env.several[1].services = selector("tier", "gold");
@@ -120,4 +152,47 @@ fn an_entry_of_the_cluster_name_is_needed() {
     let mut world = several(&["lb1"]);
     let errors = world.service("a", &[], port(81)).pass(&[]);
     assert!(errors["a"].contains("\"kubernetes\""), "{}", errors["a"]);
+}
+
+#[test]
+fn a_service_of_two_families_leaves_its_load_balancer_whole_and_only_its_own_parts_go() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| [("azure-load-balancer-configurations", name)];
+    let mut both = port(81);
+    json::overlay(&mut both, &json!({"ipFamilies": ["IPv4", "IPv6"]}));
+    // The frontend of another one is between those of the first.
+    world.service("a", &on("kubernetes"), both.clone()).service("b", &on("kubernetes"), port(82)).settle(&[]);
+    json::items_mut(world.balancer_mut("kubernetes"), "frontendIPConfigurations").swap(1, 2);
+    let before = world.balancer("kubernetes").clone();
+    world.service("a", &on("lb2"), both).settle(&[]);
+    let base = world.services["b"].default_load_balancer_name();
+    for list in ["frontendIPConfigurations", "loadBalancingRules", "probes"] {
+        let is_others = |it: &&Value| json::name(it).starts_with(&base);
+        let others: Vec<Value> = json::items(&before, list).iter().filter(is_others).cloned().collect();
+        assert_eq!(json::items(world.balancer("kubernetes"), list), others, "{list}");
+        assert_eq!(json::items(world.balancer("lb2"), list).len(), 2, "{list}");
+    }
+}
+
+#[test]
+fn without_its_selector_a_load_balancer_takes_nodes_as_the_others() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.nodes = (1..=4).map(node).collect();
+    world.env.several[1].nodes = selector("pool", "a");
+    for place in 0..3 {
+        let mut labelled = (*world.nodes[place]).clone();
+        labelled.labels = [("pool", "a")].into_iter().collect();
+        world.nodes[place] = labelled.into();
+    }
+    world.service("a", &[], port(81)).service("b", &[], port(82)).settle(&[]);
+    assert_eq!((nodes_of(&world, "kubernetes"), nodes_of(&world, "lb2").len()), (vec!["node-4".to_owned()], 3));
+    world.env.several[1].nodes = None;
+    world.nodes.extend([node(5), node(6)]);
+    world.settle(&[]);
+    assert_eq!(
+        nodes_of(&world, "kubernetes"),
+        ["node-4", "node-5", "node-6"],
+        "nodes stay, and new ones join the smaller"
+    );
+    assert_eq!(nodes_of(&world, "lb2"), ["node-1", "node-2", "node-3"]);
 }

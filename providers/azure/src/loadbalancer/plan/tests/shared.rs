@@ -324,3 +324,42 @@ fn a_refused_service_is_left_out_and_keeps_what_it_has() {
     let after = json::items(world.balancer("kubernetes"), "loadBalancingRules");
     assert_eq!((&after[..1], after.len()), (&rules[..], 2));
 }
+
+#[test]
+fn a_group_whose_last_write_has_failed_is_written_again_for_all_services() {
+    let mut world = World::new();
+    let port = |number: u16| json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]});
+    world.service("a", &[("azure-disable-load-balancer-nsg-rule", "true")], port(81));
+    world.service("b", &[], port(82)).service("c", &[], port(83)).settle(&[]);
+    if let Some(Seen::Present(group)) = &mut world.observed.security_group {
+        group["properties"]["provisioningState"] = json!("Failed");
+    }
+    let (plan, _) = world.planned(&["a", "b", "c"], ServiceAction::Ensure);
+    let step = plan.steps.iter().find(|step| matches!(step.write, Write::Security(_))).unwrap();
+    assert_eq!(step.items, Items::Some([0, 1, 2].into()), "whatever is planned again after a conflict");
+}
+
+#[test]
+fn without_a_list_of_the_services_no_security_rule_changes() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    world.service("web", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}));
+    world.look(&[]);
+    world.observed.cluster = None;
+    let (wanted, _) = wanted(&world.env, CLUSTER, &world.work(&[], ServiceAction::Ensure));
+    let plan = plan(&world.env, &world.observed, &wanted);
+    assert!(!plan.steps.is_empty() && !plan.steps.iter().any(|step| matches!(step.write, Write::Security(_))));
+    assert!(plan.failed[&0].to_string().contains("not known yet"), "{}", plan.failed[&0]);
+}
+
+#[test]
+fn one_port_of_two_protocols_may_be_of_two_services_of_an_address() {
+    let mut world = World::new();
+    let port = |protocol: &str| json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": protocol}]});
+    world.service("tcp", &[], port("TCP")).settle(&[]);
+    let mut udp = port("UDP");
+    json::overlay(&mut udp, &json!({"loadBalancerIP": world.status("tcp")[0]}));
+    world.service("udp", &[], udp).settle(&[]);
+    assert_eq!(world.status("udp"), world.status("tcp"));
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
+}

@@ -1,0 +1,186 @@
+//! Bad input and refusals: the error names the cause and the remedy, other Services go on, and deletion ends.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+
+use super::*;
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+
+/// The errors of one call that ensures a good Service and this one. The good one has an address after it.
+async fn refused(scene: &mut Scene, annotations: &[(&str, &str)], spec: Value) -> String {
+    scene.spec("bad", annotations, spec);
+    let names = ["good", "bad"];
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let mut errors = errors(&names, &answers);
+    let error = errors.remove("bad").unwrap_or_else(|| panic!("nothing is wrong with {annotations:?}"));
+    assert!(errors.is_empty(), "{annotations:?}: {errors:?}");
+    assert!(!scene.ip("good").is_empty());
+    scene.delete(&["bad"]).await;
+    error
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("good", &[], port(80));
+    let external = [
+        ("azure-load-balancer-ipv4", "10.0.0.300"),
+        ("azure-pip-name", "missing"),
+        ("azure-pip-prefix-id", "not-an-id"),
+        ("azure-pip-prefix-id", "/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Network/publicIPPrefixes/no"),
+        ("azure-load-balancer-resource-group", "no-such-group"),
+        ("azure-additional-public-ips", "203.0.113.300"),
+        ("azure-load-balancer-tcp-idle-timeout", "3"),
+        ("azure-load-balancer-tcp-idle-timeout", "101"),
+        ("azure-load-balancer-tcp-idle-timeout", "5a"),
+        ("azure-load-balancer-health-probe-interval", "4"),
+        ("azure-load-balancer-health-probe-num-of-probe", "1"),
+        ("port_81_health-probe_port", "no-such-port"),
+        ("port_81_health-probe_interval", "1"),
+        ("azure-dns-label-name", "Not_A_Label"),
+    ];
+    for annotation in external {
+        let error = refused(&mut scene, &[annotation], json!({"ports": port(81)})).await;
+        assert!(error.contains(annotation.0) && error.contains(annotation.1), "{annotation:?}: {error}");
+    }
+    let internal = [
+        ("azure-load-balancer-internal-subnet", "no-such-subnet"),
+        ("azure-pls-ip-configuration-ip-address-count", "9"),
+        ("azure-pls-ip-configuration-ip-address", "10.240.0.400"),
+        ("azure-pls-ip-configuration-subnet", "no-such-subnet"),
+    ];
+    for annotation in internal {
+        let all = [INTERNAL, ("azure-pls-create", "true"), annotation];
+        let error = refused(&mut scene, &all, json!({"ports": port(81)})).await;
+        assert!(error.contains(annotation.0) && error.contains(annotation.1), "{annotation:?}: {error}");
+    }
+    scene.delete(&["good"]).await;
+    assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_contradicts_fails_its_service_alone_and_names_both() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("good", &[], port(80));
+    let cases = [
+        (
+            &[("azure-allowed-ip-ranges", "192.0.2.0/24")][..],
+            json!({"ports": port(81), "loadBalancerSourceRanges": ["198.51.100.0/24"]}),
+            ["azure-allowed-ip-ranges", "loadBalancerSourceRanges"],
+        ),
+        (
+            &[
+                ("azure-load-balancer-health-probe-interval", "10"),
+                ("azure-load-balancer-health-probe-num-of-probe", "20"),
+            ],
+            json!({"ports": port(81)}),
+            ["azure-load-balancer-health-probe-interval", "azure-load-balancer-health-probe-num-of-probe"],
+        ),
+        (
+            &[],
+            json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "SCTP"}]}),
+            ["SCTP", "high-availability ports"],
+        ),
+        (&[], json!({"ports": port(80), "loadBalancerIP": "10.240.0.77"}), ["loadBalancerIP", "10.240.0.77"]),
+    ];
+    for (annotations, spec, words) in cases {
+        let error = refused(&mut scene, annotations, spec).await;
+        assert!(words.iter().all(|word| error.contains(word)), "{annotations:?}: {error}");
+    }
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_label_that_is_taken_fails_its_service_alone_and_names_the_key() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let taken = json!({"location": "eastus", "sku": {"name": "Standard"}, "properties": {
+        "publicIPAllocationMethod": "Static", "dnsSettings": {"domainNameLabel": "shop"},
+    }});
+    scene.bed.cloud.by_hand("PUT", &format!("{GROUP}/Microsoft.Network/publicIPAddresses/users"), &taken).unwrap();
+    scene.service("good", &[], port(80));
+    let label = ("azure-dns-label-name", "shop");
+    let error = refused(&mut scene, &[label], json!({"ports": port(81)})).await;
+    assert!(error.contains(label.0) && error.contains(label.1), "{error}");
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_or_a_lock_is_named_with_its_remedy() {
+    for (status, code, message, remedy) in [
+        (403, "RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy.", "ask for an exemption"),
+        (409, "ScopeLocked", "The scope 'x' cannot perform write operation because of locks.", "remove the lock"),
+    ] {
+        let mut scene = Scene::new(BY_ADDRESS, 1).await;
+        let names = ["web0", "web1", "web2"];
+        for (number, name) in (80_u16..).zip(names) {
+            scene.service(name, &[], port(number));
+        }
+        let fault = Fault::Code { status, code: code.into(), message: message.into() };
+        scene.bed.cloud.fault(Rule::every(fault.clone()).on("network", "publicIPAddresses.put").window(1, 1));
+        let answers = scene.call(&names, ServiceAction::Ensure).await;
+        let failed = errors(&names, &answers);
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert!(failed.values().all(|error| error.contains(message) && error.contains(remedy)), "{failed:?}");
+        scene.ensure(&names).await;
+        // A lock of the whole group holds a deletion up until it is removed.
+        scene.bed.cloud.fault(Rule::every(fault).on("network", "loadBalancers.*"));
+        let error = scene.settle(&["web0"], ServiceAction::Delete).await.unwrap_err().to_string();
+        assert!(error.contains(remedy), "{error}");
+        scene.bed.cloud.faults(Faults::clear);
+        scene.delete(&names).await;
+        assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
+        scene.bed.is_clean();
+    }
+}
+
+/// Changes and deletes a Service while a read has no usable answer.
+async fn unanswered(fault: Fault, reads: &str) {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let before = scene.object("loadBalancers", "kubernetes");
+    scene.bed.cloud.fault(Rule::every(fault.clone()).on("network", reads));
+    scene.service("web", &[], port(81));
+    for action in [ServiceAction::Ensure, ServiceAction::Delete] {
+        let answers = scene.call(&["web"], action).await;
+        assert!(answers[0].result.is_err(), "{fault:?} of {reads} is no answer: {action:?}");
+    }
+    if reads != "networkSecurityGroups.get" {
+        assert_eq!(scene.objects("publicIPAddresses").len(), 1, "{fault:?} of {reads}");
+    }
+    if reads == "loadBalancers.list" {
+        assert_eq!(scene.object("loadBalancers", "kubernetes"), before, "{fault:?}");
+    }
+    scene.bed.cloud.faults(Faults::clear);
+    scene.delete(&["web"]).await;
+    assert!(scene.objects("loadBalancers").is_empty(), "{fault:?} of {reads}");
+    assert!(scene.objects("publicIPAddresses").is_empty(), "{fault:?} of {reads}");
+    assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_none_changes_nothing_and_deletion_ends_after_it() {
+    let text = |body: &str| Fault::Status { status: 200, body: body.to_owned() };
+    let faults = [Fault::Html { status: 503 }, Fault::Html { status: 200 }, text(""), text("{}"), text("null")];
+    let reads = ["loadBalancers.list", "publicIPAddresses.list", "networkSecurityGroups.get"];
+    let all = faults.iter().flat_map(|fault| reads.map(|reads| unanswered(fault.clone(), reads)));
+    futures::future::join_all(all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_stays_holds_the_deletion_of_its_private_link_service_up_and_is_named() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[INTERNAL, ("azure-pls-create", "true"), ("azure-pls-name", "link")], port(80));
+    scene.service("api", &[], port(81));
+    scene.ensure(&["web", "api"]).await;
+    let link = format!("{GROUP}/Microsoft.Network/privateLinkServices/link");
+    scene.bed.cloud.world(|world| world.connect(&link, "shop-endpoint"));
+    let fault = Fault::Code { status: 403, code: "AuthorizationFailed".into(), message: "no".into() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "privateEndpointConnections.delete"));
+    let error = scene.settle(&["web"], ServiceAction::Delete).await.unwrap_err().to_string();
+    assert!(error.contains("shop-endpoint"), "{error}");
+    assert_eq!(scene.objects("privateLinkServices").len(), 1, "its clients keep their connections");
+    scene.ensure(&["api"]).await;
+    scene.bed.is_clean();
+}
