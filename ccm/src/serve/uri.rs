@@ -1,19 +1,15 @@
 //! Unescaped paths and queries.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 /// Decodes percent-escapes; `None` for an invalid escape and for invalid UTF-8.
 pub(super) fn decode(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let (high, low) = (bytes.next()?, bytes.next()?);
-            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            plain.push(digit(high)? * 16 + digit(low)?);
-        } else {
-            plain.push(byte);
-        }
-    }
-    String::from_utf8(plain).ok()
+    // The library leaves an invalid escape as it is.
+    let is_valid = |after: &[u8]| after.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let valid = text.as_bytes().split(|byte| *byte == b'%').skip(1).all(is_valid);
+    valid.then(|| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)).flatten()
 }
 
 /// Names and values of a query. Invalid pairs are ignored, as in Go.

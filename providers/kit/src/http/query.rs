@@ -1,5 +1,9 @@
 //! Parts of URLs.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// A query string with escaped parameters. Begins with `?` unless it is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(String);
@@ -30,12 +34,5 @@ impl std::fmt::Display for Query {
 
 /// Escapes a text for a path or query.
 pub fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(char::from(byte)),
-            byte => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+    utf8_percent_encode(text, ESCAPED).to_string()
 }

@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use crate::kind::{KINDS, Kind};
 use http::{Method, Uri};
+use percent_encoding::percent_decode_str;
 use std::collections::BTreeMap;
 
 /// The target of a request.
@@ -16,6 +17,7 @@ pub(super) enum Route {
 
 impl Route {
     pub(super) fn parse(path: &str) -> Result<Route, ApiError> {
+        let decode = |step| percent_decode_str(step).decode_utf8_lossy().into_owned();
         let steps: Vec<String> = path.split('/').filter(|step| !step.is_empty()).map(decode).collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
         let (group, rest) = match steps.as_slice() {
@@ -76,12 +78,7 @@ pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
     pub(super) fn parse(uri: &Uri) -> Query {
-        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-        let read = |pair: &str| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(&key.replace('+', " ")), decode(&value.replace('+', " ")))
-        };
-        Query(pairs.map(read).collect())
+        Query(form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect())
     }
 
     pub(super) fn text(&self, name: &str) -> String {
@@ -100,20 +97,4 @@ impl Query {
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.0.get(name).and_then(|value| value.parse().ok())
     }
-}
-
-/// Decodes percent-encoding.
-fn decode(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        match part.get(..2).map(|pair| u8::from_str_radix(pair, 16)) {
-            Some(Ok(byte)) => {
-                bytes.push(byte);
-                bytes.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
-            }
-            _ => bytes.extend_from_slice(format!("%{part}").as_bytes()),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

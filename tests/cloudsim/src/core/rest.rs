@@ -3,6 +3,7 @@
 use super::server::Request;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -189,7 +190,7 @@ fn ids(template: &str, path: &str, caseless: bool) -> Option<Vec<String>> {
     for wanted in template.trim_end_matches('/').split('/') {
         let segment = segments.next()?;
         if wanted == "{}" && !segment.is_empty() {
-            ids.push(decoded(segment, false));
+            ids.push(percent_decode_str(segment).decode_utf8_lossy().into_owned());
         } else if wanted != segment && !(caseless && wanted.eq_ignore_ascii_case(segment)) {
             return None;
         }
@@ -199,37 +200,14 @@ fn ids(template: &str, path: &str, caseless: bool) -> Option<Vec<String>> {
 
 /// Decodes a query.
 pub fn query(text: &str) -> Vec<(String, String)> {
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(k, v)| (decoded(k, true), decoded(v, true)))
-        .collect()
+    form_urlencoded::parse(text.as_bytes()).into_owned().collect()
 }
 
-/// Percent-decodes a text; in queries a plus means a space.
-fn decoded(text: &str, plus: bool) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match (*first, code.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-                continue;
-            }
-            (b'+', _) if plus => bytes.push(b' '),
-            (byte, _) => bytes.push(byte),
-        }
-        rest = tail;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
 /// Percent-encodes everything but letters, digits and `-._~:`.
 pub fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]
