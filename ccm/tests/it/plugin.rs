@@ -84,7 +84,10 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
 
     let without = ended(scene.plugin(&words).env("PATH", scene.path("")).output().unwrap());
     without.reports(&["--in-cluster: kubectl exec: ", "is kubectl on the PATH?"]);
-    let with_kubectl = |command: &mut Command| ended(command.env("PATH", kubectl.parent().unwrap()).output().unwrap());
+    // kubectl keeps a cache in the home.
+    let with_kubectl = |command: &mut Command| {
+        ended(command.env("PATH", kubectl.parent().unwrap()).env("HOME", scene.path("")).output().unwrap())
+    };
     let refused = with_kubectl(&mut scene.plugin(&words));
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     refused.reports(&["does not have a host assigned", "and that pod ccm-a runs"]);
@@ -106,8 +109,10 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
     bind(&scene.bed, "reads-pods", "User", "reader").await;
     let reader = scene.bed.kubeconfig_for_user("reader", &[]).unwrap();
     let denied = with_kubectl(scene.plugin(&words).env("KUBECONFIG", reader));
-    denied
-        .reports(&["Forbidden", "it needs `create` on pods/exec (kubectl auth can-i create pods/exec -n kube-system)"]);
+    denied.reports(&[
+        "is forbidden",
+        "it needs `create` on pods/exec (kubectl auth can-i create pods/exec -n kube-system)",
+    ]);
 }
 
 #[tokio::test]

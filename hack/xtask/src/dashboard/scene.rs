@@ -178,7 +178,7 @@ impl Scene {
 
     fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(&self.kubectl);
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).current_dir(&self.folder);
+        command.arg("--cache-dir=cache").args(arguments).env("KUBECONFIG", &self.kubeconfig).current_dir(&self.folder);
         output_of(&mut command).map(drop)
     }
 }
