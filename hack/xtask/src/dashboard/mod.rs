@@ -39,13 +39,13 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     println!("dashboard: starting an API server, the manager and Prometheus");
     let mut scene = Scene::start(folder.path())?;
-    let prometheus = Prometheus::start(&root, folder.path(), &read(ALERTS)?, scene.port())?;
+    let mut prometheus = Prometheus::start(&root, folder.path(), &read(ALERTS)?, scene.port())?;
     prometheus.until(&mut scene, "Prometheus scrapes the manager", "up == 1")?;
     let began = prometheus.now()?;
     if let Some(out) = out {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     }
-    let trouble = story(&mut scene, &prometheus, out)?;
+    let trouble = story(&mut scene, &mut prometheus, out)?;
     let now = prometheus.now()?;
     for panel in &mut panels {
         prometheus.fill(panel, began, now)?;
@@ -62,29 +62,28 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The beginning and the end of the trouble.
-fn story(scene: &mut Scene, prometheus: &Prometheus, out: Option<&Path>) -> anyhow::Result<(f64, f64)> {
-    let until = |scene: &mut Scene, what: &str, query: &str| prometheus.until(scene, what, query);
-    until(scene, "the manager leads", "leader_election_master_status == 1")?;
+fn story(scene: &mut Scene, prometheus: &mut Prometheus, out: Option<&Path>) -> anyhow::Result<(f64, f64)> {
+    prometheus.until(scene, "the manager leads", "leader_election_master_status == 1")?;
     scene.join()?;
     let joined = format!("node_controller_cloud_provider_taint_removal_delay_seconds_count >= {}", scene::NODES);
-    until(scene, "the nodes are initialized", &joined)?;
+    prometheus.until(scene, "the nodes are initialized", &joined)?;
     let balanced =
         format!("ccm_provider_calls_total{{call=\"ReconcileLoadBalancers\",outcome=\"ok\"}} >= {}", scene::SERVICES);
-    until(scene, "the Services have load balancers", &balanced)?;
+    prometheus.until(scene, "the Services have load balancers", &balanced)?;
     let begin = prometheus.now()?;
     scene.trouble(Trouble::ZoneLostAndThrottled)?;
     for (alert, cause) in MUST_FIRE {
         let query = format!("ALERTS{{alertstate=\"firing\",alertname=\"{alert}\"}}");
-        until(scene, &format!("{alert} fires, because {cause}"), &query)?;
+        prometheus.until(scene, &format!("{alert} fires, because {cause}"), &query)?;
     }
     if let Some(out) = out {
         scene.picture(&out.join("debug.png"))?;
     }
     scene.trouble(Trouble::ZoneLost)?;
-    until(scene, "no sync fails any more", "sum(ccm_failing_objects) == 0")?;
+    prometheus.until(scene, "no sync fails any more", "sum(ccm_failing_objects) == 0")?;
     let end = prometheus.now()?;
     let silent = format!("absent(ALERTS{{alertstate=\"firing\",alertname=\"{}\"}})", MUST_FIRE[0].0);
-    until(scene, "the alert about throttling ends", &silent)?;
+    prometheus.until(scene, "the alert about throttling ends", &silent)?;
     Ok((begin, end))
 }
 

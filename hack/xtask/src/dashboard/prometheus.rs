@@ -22,7 +22,7 @@ const RATE_INTERVAL: &str = "16s";
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) struct Prometheus {
-    _process: Process,
+    process: Process,
     promtool: PathBuf,
     url: String,
 }
@@ -51,24 +51,36 @@ impl Prometheus {
         command.arg(format!("--web.listen-address={address}")).arg("--config.file=prometheus.yaml");
         command.arg("--storage.tsdb.path=data").current_dir(folder);
         let process = Process::start("prometheus", command, folder)?;
-        Ok(Self { _process: process, promtool: programs.join("promtool"), url: format!("http://{address}") })
+        Ok(Self { process, promtool: programs.join("promtool"), url: format!("http://{address}") })
     }
 
     /// Waits until a query has an answer.
-    pub(super) fn until(&self, scene: &mut Scene, what: &str, query: &str) -> anyhow::Result<()> {
+    pub(super) fn until(&mut self, scene: &mut Scene, what: &str, query: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
             scene.check()?;
+            self.process.check()?;
             // At the start nothing listens yet.
             if self.ask(query).is_ok_and(|samples| !samples.is_empty()) {
                 println!("dashboard: {what} ({:.0} s)", began.elapsed().as_secs_f64());
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
-                bail!("not seen within {} s: {what}: {query}", PATIENCE.as_secs());
+                let seconds = PATIENCE.as_secs();
+                bail!("not seen within {seconds} s: {what}: {query}\n{}\n{}", self.state(), scene.last_lines());
             }
             std::thread::sleep(Duration::from_secs(1));
         }
+    }
+
+    /// What a failure is to be understood by.
+    fn state(&self) -> String {
+        let found = self.ask("{__name__=~\"up|ccm_failing_objects|ccm_nodes_deletion_deferred|ALERTS\"}");
+        let lines = found.map(|samples| {
+            let line = |Sample { metric, value }: &Sample| format!("{} = {}", serde_json::json!(metric), value.1);
+            samples.iter().map(line).collect::<Vec<_>>().join("\n")
+        });
+        lines.unwrap_or_else(|error| format!("{error:#}"))
     }
 
     /// The time of Prometheus.

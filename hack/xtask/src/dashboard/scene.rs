@@ -81,11 +81,16 @@ impl Process {
         Ok(Self { name, child, log })
     }
 
-    fn check(&mut self) -> anyhow::Result<()> {
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        bail!("{} ended with {status}:\n{}", self.name, self.last_lines());
+    }
+
+    /// The end of its log.
+    fn last_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(10).collect();
-        bail!("{} ended with {status}:\n{}", self.name, last.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        let last: Vec<&str> = log.lines().rev().take(20).collect();
+        last.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -136,6 +141,11 @@ impl Scene {
     /// Fails if the manager has ended.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.manager.check()
+    }
+
+    /// The end of the manager's log.
+    pub(super) fn last_lines(&self) -> String {
+        self.manager.last_lines()
     }
 
     /// Nodes join, and Services are applied.
