@@ -2,6 +2,7 @@
 # Makes the files of a release in a folder. It publishes nothing.
 #
 #   hack/release.sh --dry-run VERSION [--features LIST] [--profile PROFILE] [--out FOLDER] [--key FILE]
+#                                     [--addresses FILE] [--without-pictures]
 #
 # VERSION     must be that of Cargo.toml, of the chart and of a section of CHANGELOG.md; the tree must have no changes
 # --features  the providers in the program, separated by commas (default fake,aws,azure,gce,openstack; `aws` needs 7 GB of
@@ -9,17 +10,24 @@
 # --profile   of cargo (default dist)
 # --out       an empty or new folder (default release-VERSION in the current folder)
 # --key       a private key in PEM with which the checksums are signed
+# --addresses
+#             the addresses of the project (default hack/addresses); all of them must be set
+# --without-pictures
+#             leaves out the pictures, which need Debian's packages prometheus and chromium, and a real API server
 #
 # The program is built twice, in the same place from nothing; the two must be equal, byte for byte. The dates in the files are
 # that of the commit. The result, for the platform of this machine:
 #
 #   ccm-VERSION-linux-ARCH          the program, linked statically
 #   ccm-VERSION-linux-ARCH.oci.tar  the image as an OCI layout
-#   ccm-VERSION.tgz                 the chart
+#   kubectl-ccm-VERSION-linux-ARCH.tar.gz, plugin.yaml
+#                                   the same program as a plugin of kubectl, and its manifest for krew
+#   ccm-VERSION.tgz                 the chart, whose image is that of the release
 #   ccm-VERSION-PROVIDER.yaml       the overlays, with the digest of the image in place of its tag
 #   ccm-VERSION.spdx.json           the packages in the program (SPDX)
 #   provenance.json                 commit, toolchain and arguments of the build
 #   CHANGES.md                      the section of the changelog
+#   dashboard.svg, debug.png        the dashboard and the page /debug/ during an incident (cargo xtask dashboard)
 #   SHA256SUMS, SHA256SUMS.sig      checksums, and their signature with --key
 #
 # It needs git, jq, openssl, kubectl and GNU tar. Exit status: 0 made; 1 anything else. Not made here: other platforms, which
@@ -31,11 +39,12 @@ die() {
 	exit 1
 }
 
-version= features=fake,aws,azure,gce,openstack profile=dist out= key= dry=
+version= features=fake,aws,azure,gce,openstack profile=dist out= key= dry= addresses= pictures=1
 while (($# > 0)); do
 	case $1 in
 	--dry-run) dry=1 ;;
-	--features | --profile | --out | --key)
+	--without-pictures) pictures= ;;
+	--features | --profile | --out | --key | --addresses)
 		[[ -n ${2:-} ]] || die "$1 needs a value"
 		printf -v "${1#--}" %s "$2"
 		shift
@@ -52,6 +61,7 @@ done
 [[ -n $dry ]] || die 'only --dry-run is there: this script publishes nothing'
 [[ -n $version ]] || die 'name the version, such as 0.1.0'
 out=$(realpath -m "${out:-release-$version}")
+addresses=$(realpath -e "${addresses:-$(dirname "${BASH_SOURCE[0]}")/addresses}") || die "--addresses: there is no such file"
 [[ -z $key ]] || key=$(realpath -e "$key") || die "--key: there is no such file"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -70,10 +80,19 @@ same manifests/charts/ccm/Chart.yaml '^version: \(.*\)$'
 same manifests/charts/ccm/Chart.yaml '^appVersion: v\(.*\)$'
 section=$(awk -v head="## $version" '/^## / { on = ($0 == head || index($0, head " ") == 1); next } on' CHANGELOG.md)
 [[ -n ${section//[[:space:]]/} ]] || die "CHANGELOG.md has no section '## $version', or it is empty"
-unset_addresses=$(sed -n 's/^\([A-Z_]*\)=$/\1/p' hack/addresses | paste -sd ' ')
-[[ -z $unset_addresses ]] || printf 'release: not to be published: hack/addresses has no %s\n' "$unset_addresses" >&2
+missing=()
+for address in REPOSITORY SECURITY_CONTACT IMAGES; do
+	printf -v "$address" %s "$(sed -n "s/^$address=//p" "$addresses" | tail -n 1)"
+	[[ -n ${!address} ]] || missing+=("$address")
+done
+((${#missing[@]} == 0)) || die "$addresses does not set ${missing[*]}; a release without them would name nobody. Set them there"
 [[ -z $(ls -A "$out" 2>/dev/null) ]] || die "$out is not empty"
 mkdir -p "$out"
+if [[ -n $pictures ]]; then
+	hack/prometheus.sh >/dev/null && command -v chromium >/dev/null ||
+		die 'the pictures need prometheus and chromium (apt-get install prometheus chromium), or --without-pictures'
+	cargo xtask dashboard --out "$out"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Another folder would be in the program, as the path of generated code.
@@ -102,6 +121,10 @@ for run in 1 2; do
 done
 cmp "$work/layer-1.tar" "$work/layer-2.tar" || die 'two builds of the same commit differ: they are not reproducible'
 install -m 0755 "$work/root-1/ccm" "$out/$name-linux-$arch"
+for other in amd64 arm64; do
+	[[ $other == "$arch" ]] || echo "release: not made: linux/$other, because this machine is linux/$arch: run it on such a machine too" >&2
+done
+echo 'release: not made: darwin, because there is no toolchain for it' >&2
 
 # Adds a file to the layout, and prints its descriptor.
 blob() {
@@ -131,14 +154,46 @@ jq -nc --argjson manifest "$manifest" --arg arch "$arch" --arg tag "v$version" '
 printf '{"imageLayoutVersion":"1.0.0"}' >"$layout/oci-layout"
 pack --file "$out/$name-linux-$arch.oci.tar" --directory "$layout" .
 
-pack --file "$work/chart.tar" --directory manifests/charts ccm
+# Of the release in place of the placeholders.
+fill() { sed -i "s|https://ccm.invalid|$REPOSITORY/blob/v$version|; s|^\( *image: \)[^:]*:.*|\1$IMAGES@$image|" "$@"; }
+cp -r manifests/charts/ccm "$work/ccm"
+fill "$work/ccm/files/alerts.yaml"
+sed -i "/^image:/,/^[a-z]*:\$/ { s|^  repository: \"\"|  repository: $IMAGES|; s|^  digest: \"\"|  digest: $image|; }" "$work/ccm/values.yaml"
+grep -q "^  digest: $image\$" "$work/ccm/values.yaml" || die 'the values of the chart have no image'
+printf 'home: %s\nsources: [%s]\n' "$REPOSITORY" "$REPOSITORY" >>"$work/ccm/Chart.yaml"
+pack --file "$work/chart.tar" --directory "$work" ccm
 gzip -9n <"$work/chart.tar" >"$out/$name.tgz"
 IFS=, read -ra providers <<<"$features"
 for provider in "${providers[@]}"; do
-	kubectl kustomize "manifests/overlays/$provider" >"$work/overlay.yaml"
-	sed "s|^\( *image: [^:]*\):.*|\1@$image|" "$work/overlay.yaml" >"$out/$name-$provider.yaml"
-	grep -q "@$image\$" "$out/$name-$provider.yaml" || die "manifests/overlays/$provider has no image"
+	kubectl kustomize "manifests/overlays/$provider" >"$out/$name-$provider.yaml"
+	fill "$out/$name-$provider.yaml"
+	grep -q " $IMAGES@$image\$" "$out/$name-$provider.yaml" || die "manifests/overlays/$provider has no image"
 done
+
+plugin=kubectl-$name-linux-$arch.tar.gz
+mkdir "$work/plugin"
+install -m 0755 "$work/root-1/ccm" "$work/plugin/kubectl-ccm"
+cp LICENSE "$work/plugin"
+pack --file "$work/plugin.tar" --directory "$work/plugin" kubectl-ccm LICENSE
+gzip -9n <"$work/plugin.tar" >"$out/$plugin"
+cat >"$out/plugin.yaml" <<END
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: ccm
+spec:
+  version: v$version
+  homepage: $REPOSITORY
+  shortDescription: Checks and explains the cloud-controller-manager
+  description: |
+    Explains why a node is tainted or a Service has no load balancer, shows what the cloud-controller-manager would write, and checks
+    its installation. It finds the flags of the one that runs, and changes nothing.
+  platforms:
+  - selector: {matchLabels: {os: linux, arch: $arch}}
+    uri: $REPOSITORY/releases/download/v$version/$plugin
+    sha256: $(digest "$out/$plugin")
+    bin: kubectl-ccm
+END
 
 # The packages in the program, and the checksums of the lock file: those of the workspace have none.
 cargo tree --locked --package ccm --edges normal --no-default-features --features "kubernetes,$features" --target "$target" \

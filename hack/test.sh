@@ -12,6 +12,7 @@
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
+#   typos        misspelt words in pages, texts and comments (hack/typos.sh)
 #   clippy       lints, as errors; compiles the tests on the way
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
@@ -35,7 +36,8 @@
 #   benches      a small run of the benchmarks, to see that they run
 #   image        the content of the image, built and run with nothing else around it; needs root
 #   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
-#   alerts       each alert fires and stays silent when it should, in Prometheus' own test (hack/alerts.sh: PATH, or Debian)
+#   alerts       each alert fires and stays silent when it should, in Prometheus' own test (hack/prometheus.sh: PATH, or Debian)
+#   dashboard    a lost zone and throttled calls in a real Prometheus: each query of the dashboard has data, two alerts fire
 #   matrix       every operation of each cloud with every outcome in every situation (not in `ci`)
 # In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
 #   advisories   known vulnerabilities of dependencies
@@ -52,13 +54,13 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/
 # The same for CI and people, so that one target folder serves both.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
-fast_lane=(toolchain fmt deny clippy components tests edges conformance example docs)
-long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 reference openstack each benches image fuzz alerts matrix)
+fast_lane=(toolchain fmt deny typos clippy components tests edges conformance example docs)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 reference openstack each benches image fuzz alerts dashboard matrix)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780 [reference]=600
 	[openstack]=1320 [fuzz]=900 [benches]=180
-	[alerts]=60 [matrix]=2700)
+	[alerts]=60 [dashboard]=420 [matrix]=2700)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
@@ -202,6 +204,8 @@ stage_fmt() {
 }
 
 stage_deny() { run hack/deny.sh; }
+
+stage_typos() { obtain typos hack/typos.sh; }
 
 stage_advisories() { run hack/deny.sh advisories; }
 
@@ -404,6 +408,15 @@ stage_image() {
 stage_fuzz() { run hack/fuzz.sh 10; }
 
 stage_alerts() { obtain promtool hack/alerts.sh; }
+
+stage_dashboard() {
+	local built=$CARGO_TARGET_DIR/debug
+	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
+	obtain Prometheus hack/prometheus.sh || return
+	# With the examples, the dependencies have the features that they have in the tests.
+	workspace build --bin xtask --bin ccm --bin ccm-bed --examples || return
+	run env CCM_BUILT="$built" "$built/xtask" dashboard
+}
 
 stage_benches() {
 	local out status=0

@@ -5,18 +5,22 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::process::{Ended, ended};
-use crate::scene::{Scene, create, create_node, create_service, taint};
+use crate::scene::{Scene, bind, create, create_node, create_role, create_service, taint};
 
 impl Scene {
     /// `kubectl ccm …`, without any flag of the program.
     fn kubectl_ccm(&self, words: &[&str]) -> Ended {
+        ended(self.plugin(words).output().unwrap())
+    }
+
+    fn plugin(&self, words: &[&str]) -> Command {
         let program = self.path("kubectl-ccm");
         if !program.exists() {
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ccm"), &program).unwrap();
         }
         let mut command = Command::new(program);
         command.args(words).env("KUBECONFIG", self.bed.kubeconfig()).env_remove("HOME").stdin(Stdio::null());
-        ended(command.output().unwrap())
+        command
     }
 
     async fn run_pod(&self, name: &str, args: &[&str]) {
@@ -66,6 +70,49 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
     let several = scene.kubectl_ccm(&["plan"]);
     several.reports(&["several cloud-controller-managers with different arguments run here (ccm-a, ccm-b)"]);
     assert_ne!(scene.kubectl_ccm(&["plan", "--cloud-provider=fake"]).code, Some(255));
+}
+
+/// No kubelet runs the pod, so that the API server refuses the request.
+#[tokio::test]
+async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    scene.run_pod("ccm-a", &["--cloud-provider=fake", "--cluster-name=one"]).await;
+    let words = ["explain", "svc/web", "--in-cluster", "--cluster-name=two"];
+    let mut log = scene.bed.audit();
+
+    let without = ended(scene.plugin(&words).env("PATH", scene.path("")).output().unwrap());
+    without.reports(&["--in-cluster: kubectl exec: ", "is kubectl on the PATH?"]);
+    // kubectl keeps a cache in the home.
+    let with_kubectl = |command: &mut Command| {
+        ended(command.env("PATH", kubectl.parent().unwrap()).env("HOME", scene.path("")).output().unwrap())
+    };
+    let refused = with_kubectl(&mut scene.plugin(&words));
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    refused.reports(&["does not have a host assigned", "and that pod ccm-a runs"]);
+    let asked = log.read().unwrap();
+    let asked: Vec<&str> = asked.iter().map(|entry| &*entry.request_uri).filter(|uri| uri.contains("/exec?")).collect();
+    let command =
+        ["%2Fccm", "explain", "svc%2Fweb", "--cloud-provider%3Dfake", "--cluster-name%3Done", "--cluster-name%3Dtwo"];
+    let command: String = command.iter().map(|word| format!("command={word}&")).collect();
+    let expected =
+        format!("/api/v1/namespaces/kube-system/pods/ccm-a/exec?{command}container=ccm&stderr=true&stdout=true");
+    assert!(!asked.is_empty() && asked.iter().all(|uri| *uri == expected), "{asked:?}");
+
+    create_role(
+        &scene.bed,
+        "reads-pods",
+        json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]),
+    )
+    .await;
+    bind(&scene.bed, "reads-pods", "User", "reader").await;
+    let reader = scene.bed.kubeconfig_for_user("reader", &[]).unwrap();
+    let denied = with_kubectl(scene.plugin(&words).env("KUBECONFIG", reader));
+    denied.reports(&[
+        "is forbidden",
+        "it needs `create` on pods/exec (kubectl auth can-i create pods/exec -n kube-system)",
+    ]);
 }
 
 #[tokio::test]

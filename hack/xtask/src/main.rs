@@ -1,6 +1,7 @@
 //! Automation of this workspace, in Rust so that it needs only cargo: `cargo xtask <command>`.
 
 mod bench;
+mod dashboard;
 mod deps;
 mod docs;
 mod each;
@@ -27,6 +28,11 @@ const COMMANDS: &[Command] = &[
         name: "check-tree",
         about: "crates that must not be in the program, even indirectly",
         run: tree::command,
+    },
+    Command {
+        name: "dashboard",
+        about: "an incident in a real Prometheus: each panel has data, alerts fire; --out FOLDER draws the panels",
+        run: dashboard::command,
     },
     Command {
         name: "docs",

@@ -80,6 +80,7 @@ impl From<&ProviderError> for ErrorFields {
             ProviderError::Retry { after, .. } => ("Retry", Some(duration::format(*after))),
             error => match error.class() {
                 ErrorClass::InProgress { after } => ("InProgress", Some(duration::format(after))),
+                ErrorClass::Throttled { after } => ("Throttled", after.map(duration::format)),
                 ErrorClass::Invalid { .. } => ("Invalid", None),
                 _ => ("Other", None),
             },

@@ -59,6 +59,7 @@ enum Kind {
     ImplementedElsewhere,
     DiskNotFound,
     Retry,
+    Throttled,
     InProgress,
     Invalid,
     Other,
@@ -205,6 +206,7 @@ impl Rule {
             Kind::ImplementedElsewhere => ProviderError::ImplementedElsewhere,
             Kind::DiskNotFound => ProviderError::DiskNotFound,
             Kind::Retry => ProviderError::retry(text, failure.retry_after),
+            Kind::Throttled => ProviderError::new(ErrorClass::Throttled { after: Some(failure.retry_after) }, text),
             Kind::InProgress => ProviderError::in_progress(text, failure.retry_after),
             Kind::Invalid => ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text),
             Kind::Other => ProviderError::unknown(text),
@@ -225,6 +227,7 @@ impl Failure {
             ("ImplementedElsewhere", Kind::ImplementedElsewhere),
             ("DiskNotFound", Kind::DiskNotFound),
             ("Retry", Kind::Retry),
+            ("Throttled", Kind::Throttled),
             ("InProgress", Kind::InProgress),
             ("Invalid", Kind::Invalid),
             ("Other", Kind::Other),
@@ -236,7 +239,7 @@ impl Failure {
         let wrap = f.text("wrap").filter(not_empty);
         // A kind or `applied` without a text also means a failure.
         let fails = text.is_some() || kind != Kind::Other || applied;
-        let delays = matches!(kind, Kind::Retry | Kind::InProgress);
+        let delays = matches!(kind, Kind::Retry | Kind::Throttled | Kind::InProgress);
         let unused = [("retryAfter", !retry_after.is_zero() && !delays), ("wrap", wrap.is_some() && !fails)];
         idle.extend(unused.into_iter().filter_map(|(key, unused)| unused.then_some(key)));
         let text = text.unwrap_or_else(|| "injected fault".to_owned());
@@ -246,7 +249,7 @@ impl Failure {
 
 fn idle(key: &str) -> &'static str {
     match key {
-        "retryAfter" => "no effect without kind: Retry or InProgress",
+        "retryAfter" => "no effect without kind: Retry, Throttled or InProgress",
         "wrap" => "no effect without an error",
         _ => "no effect beside an error",
     }

@@ -168,14 +168,18 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
         None => only_one(found)?,
     };
     let args = kubectl(call, command, &installed);
+    let (namespace, pod) = (&installed.pod.metadata.namespace, &installed.pod.metadata.name);
     let ended = tokio::task::spawn_blocking(move || Command::new("kubectl").args(args).status()).await;
     let fail = |reason: String| Failure::error(format!("--in-cluster: kubectl exec: {reason}"));
-    let status = ended.map_err(|error| fail(error.to_string()))?.map_err(|error| fail(error.to_string()))?;
+    let status = ended.map_err(|error| fail(error.to_string()))?;
+    let status = status.map_err(|error| fail(format!("{error}; is kubectl on the PATH?")))?;
     match status.code() {
         Some(0) => Ok(Verdict::Clean),
         Some(2) => Ok(Verdict::Findings),
-        // The reason is on stderr.
-        _ => Err(fail(format!("the command ended with {status}"))),
+        _ => Err(fail(format!(
+            "ended with {status}, for the reason above; it needs `create` on pods/exec (kubectl auth can-i create pods/exec \
+             -n {namespace}), and that pod {pod} runs"
+        ))),
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     problems.extend(events::problems(&events::in_code(&root)?, &find(&pages, events::PAGE)?.text));
     let alerts = read(&root, ALERTS)?;
     problems.extend(without_heading(&alerts, &find(&pages, ALERTS_PAGE)?.text));
+    problems.extend(without_runbook(&alerts));
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
     }
@@ -45,6 +46,18 @@ fn without_heading(alerts: &str, page: &str) -> Vec<String> {
     missing.chain(old).collect()
 }
 
+/// The address of the repository in the manifests: `hack/release.sh` puts the real one in its place.
+const PLACEHOLDER: &str = "https://ccm.invalid";
+
+/// Alerts whose `runbook_url` is not their section.
+fn without_runbook(alerts: &str) -> Vec<String> {
+    let rules = alerts.split("- alert: ").skip(1);
+    let name = |rule: &str| rule.lines().next().unwrap_or_default().to_owned();
+    let wanted = |name: &str| format!("runbook_url: {PLACEHOLDER}/{ALERTS_PAGE}#{}", name.to_lowercase());
+    let missing = rules.filter(|rule| !rule.lines().any(|line| line.trim() == wanted(&name(rule))));
+    missing.map(name).map(|name| format!("{ALERTS}: {name} has no {}", wanted(&name))).collect()
+}
+
 fn find<'a>(pages: &'a [Page], path: &str) -> anyhow::Result<&'a Page> {
     pages.iter().find(|page| page.path == path).with_context(|| format!("there is no page {path}"))
 }
@@ -63,5 +76,13 @@ mod tests {
         let page = "# Alerts\n\n## A\n\n### x\n\n## C\n";
         let expected = ["ccm/docs/alerts.md: the alert B has no section", "ccm/docs/alerts.md: there is no alert C"];
         assert_eq!(without_heading(alerts, page), expected);
+    }
+
+    #[test]
+    fn the_runbook_of_an_alert_is_its_own_section() {
+        let url = "runbook_url: https://ccm.invalid/ccm/docs/alerts.md#";
+        let alerts = format!("  - alert: OneFails\n    {url}onefails\n  - alert: B\n    {url}bb\n  - alert: C\n");
+        let expected = ["b", "c"].map(|one| format!("{ALERTS}: {} has no {url}{one}", one.to_uppercase()));
+        assert_eq!(without_runbook(&alerts), expected);
     }
 }

@@ -49,6 +49,6 @@ fn write(root: &Path, name: &str, svg: &str, check: bool) -> anyhow::Result<()> 
 }
 
 /// A text in XML.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

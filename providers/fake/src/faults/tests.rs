@@ -81,7 +81,7 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
 #[tokio::test]
 async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
     type Check = fn(&ProviderError) -> bool;
-    let cases: [(&str, &str, Check); 9] = [
+    let cases: [(&str, &str, Check); 10] = [
         ("kind: InstanceNotFound", "instance not found", ProviderError::is_instance_not_found),
         ("kind: NotImplemented, error: ignored", "unimplemented", ProviderError::is_not_implemented),
         (
@@ -94,6 +94,9 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
             e.retry_after() == Some(Duration::from_millis(1500))
         }),
         ("kind: InProgress, error: being made, retryAfter: 1.5s", "being made", ProviderError::is_in_progress),
+        ("kind: Throttled, error: slow down, retryAfter: 1.5s", "slow down", |e| {
+            e.class() == ErrorClass::Throttled { after: Some(Duration::from_millis(1500)) }
+        }),
         ("kind: Invalid, error: bad", "bad", |e| matches!(e.class(), ErrorClass::Invalid { .. })),
         ("kind: Other, error: bad", "bad", |e| e.class() == ErrorClass::Unknown),
         ("error: bad", "bad", |e| e.retry_after().is_none()),
@@ -106,7 +109,10 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
         let end = &bed.ends()[0];
         let kind = rule.strip_prefix("kind: ").and_then(|rest| rest.split(',').next()).unwrap_or("Other");
         assert_eq!((&end["error"], &end["kind"]), (&json!(format!("w: {text}")), &json!(kind)));
-        assert_eq!(end.get("retryAfter"), matches!(kind, "Retry" | "InProgress").then(|| json!("1.5s")).as_ref());
+        assert_eq!(
+            end.get("retryAfter"),
+            matches!(kind, "Retry" | "Throttled" | "InProgress").then(|| json!("1.5s")).as_ref()
+        );
         assert_eq!((&end["fault"], end.get("result")), (&json!("f"), None));
     }
 }

@@ -93,7 +93,7 @@ fn faults_without_effect_are_reported() {
          - {call: '*', wrap: w}\n- {call: GetZone, error: x, result: {Region: r}}\n- {call: '*', kind: Retry, retryAfter: 1s}",
         &[
             "warning faults[0].call \"EnsureLoadBalncer\": no call has such a name; did you mean \"EnsureLoadBalancer\"?",
-            "warning faults[1].retryAfter: no effect without kind: Retry or InProgress",
+            "warning faults[1].retryAfter: no effect without kind: Retry, Throttled or InProgress",
             "warning faults[1].call \"nothing\": no call has such a name",
             "warning faults[1].service \"web\": no Service is named like this; write namespace/name",
             "warning faults[1].times \"0\": the rule never applies",

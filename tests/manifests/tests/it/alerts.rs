@@ -41,7 +41,9 @@ pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     let grouping = Regex::new(r"\b(?:by|on)\s*\(([^)]*)\)").unwrap();
     let grouped: Vec<String> = grouping
         .captures_iter(expression)
-        .flat_map(|groups| groups[1].split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>())
+        .flat_map(|groups| {
+            groups[1].split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect::<Vec<_>>()
+        })
         .collect();
     selector
         .captures_iter(expression)

@@ -15,6 +15,7 @@ mod goldens;
 mod image;
 mod openstack;
 mod real_apiserver;
+mod release;
 mod rendered;
 mod shape;
 mod tools;
