@@ -18,6 +18,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::lookups::Lookups;
 use super::memory::{Memory, Parked};
 use super::run::{Results, Run};
 use super::step::{Kind, Plan, Step};
@@ -25,7 +26,7 @@ use super::{BalancerCloud, Progress, Reached};
 use crate::lock::lock;
 
 /// An observation for a deletion may be used for the deletion itself within this time.
-const RECENT: Duration = Duration::from_secs(1);
+pub(super) const RECENT: Duration = Duration::from_secs(1);
 /// The delay before the next read of a new load balancer that the cloud does not show yet.
 pub(super) const NOT_SHOWN: Duration = Duration::from_secs(5);
 /// The limit of a read of an operation of an earlier call.
@@ -37,18 +38,19 @@ const POLL: Duration = Duration::from_secs(5);
 /// hanging call does not block its group indefinitely.
 pub struct Engine<C: BalancerCloud> {
     pub(super) cloud: C,
-    memory: Memory,
+    pub(super) memory: Memory,
+    pub(super) lookups: Lookups,
     /// Observations that found something to delete, by Service; each is used once.
-    recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
+    pub(super) recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
     /// Counts runs with writes: an observation during one is not used again.
-    runs: AtomicU64,
+    pub(super) runs: AtomicU64,
 }
 
-struct Recent<O> {
-    at: Instant,
-    runs: u64,
-    uid: String,
-    observed: O,
+pub(super) struct Recent<O> {
+    pub(super) at: Instant,
+    pub(super) runs: u64,
+    pub(super) uid: String,
+    pub(super) observed: O,
 }
 
 impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
@@ -60,7 +62,8 @@ impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
 impl<C: BalancerCloud> Engine<C> {
     /// The load balancers of `cloud`.
     pub fn new(cloud: C) -> Self {
-        Self { cloud, memory: Memory::default(), recent: Mutex::default(), runs: AtomicU64::default() }
+        let (memory, lookups) = Default::default();
+        Self { cloud, memory, lookups, recent: Mutex::default(), runs: AtomicU64::default() }
     }
 
     /// The cloud.
@@ -172,7 +175,7 @@ impl<C: BalancerCloud> Engine<C> {
     }
 
     /// One verdict per item, even if the cloud gives fewer or more.
-    fn verdicts(&self, cluster: &str, work: &[ServiceWork]) -> (C::Wanted, Vec<Result<(), ProviderError>>) {
+    pub(super) fn verdicts(&self, cluster: &str, work: &[ServiceWork]) -> (C::Wanted, Vec<Result<(), ProviderError>>) {
         let (wanted, mut verdicts) = self.cloud.wanted(cluster, work);
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("wanted() gave no verdict")));
         (wanted, verdicts)
@@ -317,7 +320,7 @@ impl<C: BalancerCloud> Engine<C> {
         Ok((observed, plan))
     }
 
-    async fn look(
+    pub(super) async fn look(
         &self,
         cluster: &str,
         work: &[ServiceWork],
@@ -432,24 +435,7 @@ fn subject(work: &ServiceWork) -> String {
 #[async_trait]
 impl<C: BalancerCloud> LoadBalancer for Engine<C> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        // Observed as for a deletion, which finds all owned objects and ignores annotations.
-        let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
-        let Some(wanted) = self.wanted_of(cluster, &work)? else { return Ok(None) };
-        let runs = self.runs.load(Ordering::SeqCst);
-        let observed = self.look(cluster, &work, &wanted).await?;
-        // A state that allows no plan shows that something is there.
-        let plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(|error| Plan::impossible(1, &error));
-        let made = C::Made::default();
-        let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place: 0, left: &plan };
-        let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
-        let found = self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default));
-        if found.is_some() {
-            let mut recent = lock(&self.recent);
-            recent.retain(|_, recent| recent.at.elapsed() < RECENT);
-            let uid = service.metadata.uid.to_string();
-            recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
-        }
-        Ok(found)
+        self.lookup(cluster, service).await
     }
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
