@@ -132,8 +132,9 @@ impl Planner<'_> {
             after: text(add.values().map(ToString::to_string).collect()),
         });
         // Those that come from other load balancers leave them in the next call.
-        let is_elsewhere =
-            |ip: &IpAddr| self.bodies().any(|body| !is_pair(json::name(body), &change.name) && has(body, *ip));
+        let is_elsewhere = |ip: &IpAddr| {
+            self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.index.has_member(body, *ip))
+        };
         let write = Write::Pool(PoolChange {
             id: id.clone(),
             before: pool.clone(),
@@ -179,8 +180,9 @@ impl Planner<'_> {
         let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
         let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
         let wanted: BTreeMap<String, IpAddr> = wanted.collect();
-        let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
-        let leaves = |text: &&&str| !text.is_empty() && !is_wanted(text) && self.may_leave(text, balancer, places);
+        let texts: BTreeSet<String> = wanted.values().map(ToString::to_string).collect();
+        let leaves =
+            |text: &&&str| !text.is_empty() && !texts.contains(**text) && self.may_leave(text, balancer, places);
         let mut remove: BTreeSet<String> = present.iter().filter(leaves).map(|text| (*text).to_owned()).collect();
         if wanted.is_empty() {
             remove.clear();
@@ -198,7 +200,7 @@ impl Planner<'_> {
         target.is_none_or(|(plain, _)| {
             let name = balancer_name(plain, scheme_of(balancer));
             let observed = json::named(&self.observed.balancers, &name);
-            self.body(&name).is_null() || observed.is_some_and(|body| has(body, ip))
+            self.body(&name).is_null() || observed.is_some_and(|body| self.index.has_member(body, ip))
         })
     }
 
@@ -236,21 +238,20 @@ impl Planner<'_> {
             return Err(of_addresses(id));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
-        let members = Members::of(pool);
-        let owners = &self.observed.interfaces.owners;
+        let members = Members::of(pool).machines(&self.observed.interfaces.owners);
         let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
         for machine in &wanted {
             if let Some(set) = self.observed.interfaces.model_of(machine) {
                 changes.models.entry(set).or_default().add.insert((id.clone(), family));
             }
-            if !members.has(machine, owners) {
+            if !machine.is_in(&members) {
                 changes.machines.entry(machine.clone()).or_default().add.insert((id.clone(), family));
             }
         }
-        let has_wanted = wanted.iter().any(|machine| members.has(machine, owners));
+        let has_wanted = wanted.iter().any(|machine| machine.is_in(&members));
         let known = self.observed.cluster.as_ref().map(|facts| facts.machines.iter());
         let known = known.into_iter().flatten().filter_map(|id| Machine::of(id));
-        for machine in known.filter(|machine| !wanted.contains(machine) && members.has(machine, owners)) {
+        for machine in known.filter(|machine| !wanted.contains(machine) && machine.is_in(&members)) {
             // The pool is not emptied.
             if has_wanted {
                 changes.machines.entry(machine).or_default().remove.insert(id.clone());
@@ -400,13 +401,6 @@ impl Planner<'_> {
             self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
         }
     }
-}
-
-/// Whether an address is in a pool of a load balancer.
-fn has(balancer: &Value, ip: IpAddr) -> bool {
-    let pools = json::items(balancer, "backendAddressPools").iter();
-    let mut addresses = pools.flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
-    addresses.any(|address| ccm_provider::address::parse_ip(json::property(address, "ipAddress")) == Some(ip))
 }
 
 fn of_addresses(pool: &ArmId) -> ProviderError {
