@@ -33,6 +33,8 @@ const LAST_MODELS: u32 = 60;
 const LAST_LEAVES: u32 = 61;
 /// The writes of machines in one call: other Services do not wait longer.
 const MOST_AT_ONCE: usize = 100;
+/// The same if Services wait for this call, because they get an address or another rule.
+const FEW_AT_ONCE: usize = 10;
 const SKIPPED: &str = "LoadBalancerMemberSkipped";
 
 /// The changes of machines in the making.
@@ -266,14 +268,15 @@ impl Planner<'_> {
         for (set, pools) in models {
             self.model_step(&set, pools, &places, needs, MODELS);
         }
+        let most = if self.steps.iter().any(|step| step.part.kind == Kind::Frame) { FEW_AT_ONCE } else { MOST_AT_ONCE };
         let mut count = 0;
         let all = machines.len();
         for (machine, pools) in machines {
-            if count == MOST_AT_ONCE {
+            if count == most {
                 break;
             }
             let stage = if pools.add.is_empty() { LEAVES } else { JOINS };
-            let has_more = all > MOST_AT_ONCE;
+            let has_more = all > most;
             count += usize::from(self.machine_step(&machine, pools, &places, needs, stage, has_more));
         }
     }
