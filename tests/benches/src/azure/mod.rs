@@ -24,8 +24,8 @@ use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in order.
-pub(crate) const RUNS: [&str; 9] =
-    ["interfaces", "addresses", "replaced", "members", "nodes", "sets", "routes", "quiet", "all"];
+pub(crate) const RUNS: [&str; 10] =
+    ["interfaces", "addresses", "replaced", "members", "nodes", "sets", "routes", "quiet", "memory", "all"];
 /// The duration of an operation.
 const OPERATION: Duration = Duration::from_secs(2);
 /// The interval at which Services are created.
@@ -66,9 +66,14 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
             nodes::routes(&scene("").await?, limit).await.context("routes")?;
         }
     }
+    let two = format!("{BY_ADDRESS}{TWO}");
     if settings.wants("quiet") {
         let (services, minutes) = (settings.services, settings.minutes);
-        nodes::quiet(&scene(&format!("{BY_ADDRESS}{TWO}")).await?, services, minutes).await.context("quiet")?;
+        nodes::quiet(&scene(&two).await?, services, minutes).await.context("quiet")?;
+    }
+    if settings.wants("memory") {
+        let nodes = settings.most_nodes(5000);
+        nodes::memory(&scene(&two).await?, nodes, 2 * settings.services).await.context("memory")?;
     }
     Ok(())
 }
@@ -192,6 +197,11 @@ impl Scene {
             is_own.then(|| (action.to_owned(), count))
         });
         own.collect()
+    }
+
+    /// Calls of all kinds since a position in the ledger: those for tokens, metadata and operations too.
+    fn all_calls(&self, mark: u64) -> u64 {
+        self.cloud.ledger(|ledger| ledger.counts(mark)).into_values().sum()
     }
 
     /// Writes since a position in the ledger.
