@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::lookups::Lookups;
+use super::lookups::{Found, Lookups};
 use super::memory::{Memory, Parked};
 use super::run::{Results, Run};
 use super::step::{Kind, Plan, Step};
@@ -26,7 +27,7 @@ use super::{BalancerCloud, Progress, Reached};
 use crate::lock::lock;
 
 /// An observation for a deletion may be used for the deletion itself within this time.
-pub(super) const RECENT: Duration = Duration::from_secs(1);
+const RECENT: Duration = Duration::from_secs(1);
 /// The delay before the next read of a new load balancer that the cloud does not show yet.
 pub(super) const NOT_SHOWN: Duration = Duration::from_secs(5);
 /// The limit of a read of an operation of an earlier call.
@@ -38,19 +39,19 @@ const POLL: Duration = Duration::from_secs(5);
 /// hanging call does not block its group indefinitely.
 pub struct Engine<C: BalancerCloud> {
     pub(super) cloud: C,
-    pub(super) memory: Memory,
-    pub(super) lookups: Lookups,
+    memory: Memory,
+    lookups: Lookups,
     /// Observations that found something to delete, by Service; each is used once.
-    pub(super) recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
+    recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
     /// Counts runs with writes: an observation during one is not used again.
-    pub(super) runs: AtomicU64,
+    runs: AtomicU64,
 }
 
-pub(super) struct Recent<O> {
-    pub(super) at: Instant,
-    pub(super) runs: u64,
-    pub(super) uid: String,
-    pub(super) observed: O,
+struct Recent<O> {
+    at: Instant,
+    runs: u64,
+    uid: String,
+    observed: O,
 }
 
 impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
@@ -175,7 +176,7 @@ impl<C: BalancerCloud> Engine<C> {
     }
 
     /// One verdict per item, even if the cloud gives fewer or more.
-    pub(super) fn verdicts(&self, cluster: &str, work: &[ServiceWork]) -> (C::Wanted, Vec<Result<(), ProviderError>>) {
+    fn verdicts(&self, cluster: &str, work: &[ServiceWork]) -> (C::Wanted, Vec<Result<(), ProviderError>>) {
         let (wanted, mut verdicts) = self.cloud.wanted(cluster, work);
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("wanted() gave no verdict")));
         (wanted, verdicts)
@@ -320,13 +321,49 @@ impl<C: BalancerCloud> Engine<C> {
         Ok((observed, plan))
     }
 
-    pub(super) async fn look(
+    async fn look(
         &self,
         cluster: &str,
         work: &[ServiceWork],
         wanted: &C::Wanted,
     ) -> Result<C::Observed, ProviderError> {
         within("observing the load balancer", READ_DEADLINE, self.cloud.observe(cluster, work, wanted)).await
+    }
+
+    /// Observes as for deletions, which find all owned objects and ignore annotations. One answer for each Service.
+    async fn find(&self, cluster: &str, services: &[&Service]) -> Vec<Found> {
+        let work: Vec<ServiceWork> =
+            services.iter().map(|service| ServiceWork::new(service, &[], ServiceAction::Delete)).collect();
+        let (wanted, verdicts) = self.verdicts(cluster, &work);
+        let refused = |error: ProviderError| if error.is_implemented_elsewhere() { Ok(None) } else { Err(error) };
+        if verdicts.iter().all(Result::is_err) {
+            return verdicts.into_iter().map(|verdict| verdict.map_or_else(refused, |()| Ok(None))).collect();
+        }
+        let runs = self.runs.load(Ordering::SeqCst);
+        let observed = match self.look(cluster, &work, &wanted).await {
+            Ok(observed) => observed,
+            Err(error) => return work.iter().map(|_| Err(error.clone())).collect(),
+        };
+        // A state that allows no plan shows that something is there.
+        let plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(|error| Plan::impossible(work.len(), &error));
+        let made = C::Made::default();
+        let of = |(place, verdict): (usize, Result<(), ProviderError>)| {
+            let Some(service) = services.get(place).copied() else { return Ok(None) };
+            if let Err(error) = verdict {
+                return refused(error);
+            }
+            let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
+            let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
+            Ok(self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default)))
+        };
+        let found: Vec<Found> = verdicts.into_iter().enumerate().map(of).collect();
+        if let ([Ok(Some(_))], [service]) = (&found[..], services) {
+            let mut recent = lock(&self.recent);
+            recent.retain(|_, recent| recent.at.elapsed() < RECENT);
+            let uid = service.metadata.uid.to_string();
+            recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
+        }
+        found
     }
 
     /// The observation that has just found something to delete.
@@ -435,7 +472,16 @@ fn subject(work: &ServiceWork) -> String {
 #[async_trait]
 impl<C: BalancerCloud> LoadBalancer for Engine<C> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        self.lookup(cluster, service).await
+        if !self.cloud.shares_lookups() {
+            return self.find(cluster, &[service]).await.pop().unwrap_or(Ok(None));
+        }
+        match self.lookups.turn(service).await {
+            ControlFlow::Break(found) => found,
+            ControlFlow::Continue(turn) => {
+                let found = self.find(cluster, &turn.services(service)).await;
+                turn.answer(found)
+            }
+        }
     }
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
