@@ -128,6 +128,10 @@ pub(super) async fn members(scene: &Scene) -> anyhow::Result<()> {
     let manager = scene.program_over(2, 500).await?;
     scene.services(0..1).await?;
     let puts = || of(&scene.calls(0), "virtualMachineScaleSetVMs.put");
+    // The first ones are few.
+    while puts() < 100.0 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let before = puts();
     let began = Instant::now();
     scene.services(1..2).await?;
