@@ -32,9 +32,15 @@ const OPERATION: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(50);
 /// The pools hold addresses of nodes.
 const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
-/// Two load balancers, each with the nodes of a scale set.
-const TWO: &str = "multipleStandardLoadBalancerConfigurations:\n- name: kubernetes\n  primaryVMSet: pool-0\n- name: second\n  \
-                   primaryVMSet: pool-1\n";
+/// Load balancers with addresses of nodes, each with those of a scale set.
+fn several(count: usize) -> String {
+    let one = |number: usize| {
+        let name = if number == 0 { "kubernetes".to_owned() } else { format!("lb-{number}") };
+        format!("- name: {name}\n  primaryVMSet: pool-{number}\n")
+    };
+    let all: String = (0..count).map(one).collect();
+    format!("{BY_ADDRESS}multipleStandardLoadBalancerConfigurations:\n{all}")
+}
 
 /// Executes the selected runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
@@ -44,8 +50,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
         balancers::made(&scene("").await?, 280, 1).await.context("interfaces")?;
     }
     if settings.wants("addresses") {
-        let more = format!("{BY_ADDRESS}{TWO}");
-        balancers::made(&scene(&more).await?, settings.services, 2).await.context("addresses")?;
+        balancers::made(&scene(&several(2)).await?, settings.services, 2).await.context("addresses")?;
     }
     if settings.wants("replaced") {
         for (more, services) in [("", 10), ("", 200), (BY_ADDRESS, 10), (BY_ADDRESS, 200)] {
@@ -66,14 +71,14 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
             nodes::routes(&scene("").await?, limit).await.context("routes")?;
         }
     }
-    let two = format!("{BY_ADDRESS}{TWO}");
     if settings.wants("quiet") {
         let (services, minutes) = (settings.services, settings.minutes);
-        nodes::quiet(&scene(&two).await?, services, minutes).await.context("quiet")?;
+        nodes::quiet(&scene(&several(2)).await?, services, minutes).await.context("quiet")?;
     }
     if settings.wants("memory") {
         let nodes = settings.most_nodes(5000);
-        nodes::memory(&scene(&two).await?, nodes, 2 * settings.services).await.context("memory")?;
+        // Each has place for 299 rules.
+        nodes::memory(&scene(&several(4)).await?, nodes, 2 * settings.services).await.context("memory")?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ pub(super) async fn routes(scene: &Scene, limit: usize) -> anyhow::Result<()> {
 
 /// The memory of the program with many nodes and Services, at rest and at its peak.
 pub(super) async fn memory(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
-    let manager = scene.program_over(2, nodes / 2).await?;
+    let manager = scene.program_over(4, nodes / 4).await?;
     scene.services(0..services).await?;
     scene.rest(&manager, Duration::from_secs(20)).await?;
     let memory = manager.memory()?;
