@@ -14,7 +14,7 @@
 //!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack
 //! cargo xtask bench azure --ccm <program> [interfaces] [addresses] [replaced] [members] [nodes] [sets] [routes] [quiet]
-//!                       [--nodes 5000] [--services 500] [--minutes 10]
+//!                       [memory] [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 the same with feature azure, on the simulated Azure
 //! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
 //!                       [takeover --former <program>] [--nodes 5000] [--services 500] [--minutes 10]
@@ -169,8 +169,8 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
             "--out" => settings.out = value()?.into(),
             other => {
                 bail!(
-                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, gce, openstack, --ccm, --former, --nodes, \
-                     --services, --minutes, --busy, --out"
+                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, azure, gce, openstack, --ccm, --former, \
+                     --nodes, --services, --minutes, --busy, --out"
                 )
             }
         }

@@ -1,6 +1,6 @@
 //! The machines behind load balancers, and what is read of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,11 @@ impl Machine {
             Self::Instance(id) => id.parent(),
             Self::Machine(_) => None,
         }
+    }
+
+    /// Whether it is one of these, by ID in lower case.
+    pub(crate) fn is_in(&self, ids: &BTreeSet<String>) -> bool {
+        ids.contains(&self.id().folded())
     }
 }
 

@@ -93,8 +93,9 @@ impl Missing {
                 self.interfaces.insert(unknown.clone());
             }
         }
-        hosts.iter().filter(|machine| !members.has(machine, owners)).for_each(|machine| self.add(machine));
-        others.iter().filter(|machine| members.has(machine, owners)).for_each(|machine| self.add(machine));
+        let members = members.machines(owners);
+        hosts.iter().filter(|machine| !machine.is_in(&members)).for_each(|machine| self.add(machine));
+        others.iter().filter(|machine| machine.is_in(&members)).for_each(|machine| self.add(machine));
     }
 
     /// The members of a load balancer that is deleted with its last Service.
@@ -164,15 +165,10 @@ impl Members {
         members
     }
 
-    /// Whether a machine is a member.
-    pub(crate) fn has(&self, machine: &Machine, owners: &BTreeMap<String, String>) -> bool {
-        match machine {
-            Machine::Instance(id) => self.instances.contains(&id.folded()),
-            Machine::Machine(id) => {
-                let id = id.folded();
-                self.interfaces.iter().any(|interface| owners.get(interface) == Some(&id))
-            }
-        }
+    /// The machines that are members, by ID in lower case.
+    pub(crate) fn machines(&self, owners: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let of_interfaces = self.interfaces.iter().filter_map(|interface| owners.get(interface));
+        self.instances.iter().chain(of_interfaces).cloned().collect()
     }
 }
 
@@ -419,14 +415,15 @@ mod tests {
             {"id": format!("{SET}/virtualMachines/3/networkInterfaces/n/ipConfigurations/c")},
             {"id": format!("{nic}/ipConfigurations/c")},
         ]}});
-        let members = Members::of(&pool);
-        let instance = Machine::of(&format!("azure://{}/virtualMachines/3", SET.to_lowercase()));
+        let has = |id: &str, owners: &BTreeMap<String, String>| {
+            Machine::of(id).unwrap().is_in(&Members::of(&pool).machines(owners))
+        };
         let owners = [(nic.to_lowercase(), "vm".to_owned())].into();
-        assert!(members.has(&instance.unwrap(), &owners));
-        assert!(!members.has(&Machine::of(&format!("azure://{SET}/virtualMachines/30")).unwrap(), &owners));
+        assert!(has(&format!("azure://{}/virtualMachines/3", SET.to_lowercase()), &owners));
+        assert!(!has(&format!("azure://{SET}/virtualMachines/30"), &owners));
         let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm";
         let owners = [(nic.to_lowercase(), vm.to_lowercase())].into();
-        assert!(members.has(&Machine::of(&format!("azure://{vm}")).unwrap(), &owners));
+        assert!(has(&format!("azure://{vm}"), &owners));
         assert_eq!(Machine::of("aws:///i-1"), None);
     }
 

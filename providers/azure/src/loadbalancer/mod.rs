@@ -129,6 +129,10 @@ impl BalancerCloud for Balancers {
         wanted::wanted(&self.env, cluster, work)
     }
 
+    fn shares_lookups(&self) -> bool {
+        true
+    }
+
     async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
         self.cloud()?.reads.observe(&self.env, wanted).await
     }

@@ -198,10 +198,8 @@ impl Reads {
     fn machines(&self, nodes: &[NodeRef], balancers: &[Value]) -> BTreeSet<String> {
         let owners = lock(&self.owners);
         let pools = balancers.iter().flat_map(|balancer| json::items(balancer, "backendAddressPools"));
-        let members: Vec<Members> = pools.map(Members::of).collect();
-        let is_member = |id: &String| {
-            Machine::of(id).is_some_and(|machine| members.iter().any(|members| members.has(&machine, &owners)))
-        };
+        let members: BTreeSet<String> = pools.flat_map(|pool| Members::of(pool).machines(&owners)).collect();
+        let is_member = |id: &String| Machine::of(id).is_some_and(|machine| machine.is_in(&members));
         let mut known = lock(&self.machines);
         known.retain(is_member);
         known.extend(nodes.iter().filter_map(|node| node.provider_id.as_deref().map(str::to_owned)));

@@ -93,6 +93,12 @@ impl ServiceFacts {
     }
 }
 
+/// The address of a frontend with this public IP address.
+pub(crate) fn address(frontend: &Value, public_ip: Option<&Value>) -> Option<IpAddr> {
+    let private = json::property(frontend, "privateIPAddress");
+    ccm_provider::address::parse_ip(public_ip.map_or(private, |ip| json::property(ip, "ipAddress")))
+}
+
 impl Observed {
     /// Removes the tags that no plan uses: users may write anything in them.
     pub(crate) fn strip(&mut self, configured: &super::tags::Tags) {
@@ -147,9 +153,6 @@ impl Observed {
 
     /// The address of a frontend of a load balancer.
     pub(crate) fn address(&self, frontend: &Value) -> Option<IpAddr> {
-        let private = json::property(frontend, "privateIPAddress");
-        let public = self.public_ip(json::reference(frontend, "publicIPAddress"));
-        let text = public.map_or(private, |ip| json::property(ip, "ipAddress"));
-        ccm_provider::address::parse_ip(text)
+        address(frontend, self.public_ip(json::reference(frontend, "publicIPAddress")))
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::lookups::{Found, Lookups};
 use super::memory::{Memory, Parked};
 use super::run::{Results, Run};
 use super::step::{Kind, Plan, Step};
@@ -38,6 +40,7 @@ const POLL: Duration = Duration::from_secs(5);
 pub struct Engine<C: BalancerCloud> {
     pub(super) cloud: C,
     memory: Memory,
+    lookups: Lookups,
     /// Observations that found something to delete, by Service; each is used once.
     recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
     /// Counts runs with writes: an observation during one is not used again.
@@ -60,7 +63,8 @@ impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
 impl<C: BalancerCloud> Engine<C> {
     /// The load balancers of `cloud`.
     pub fn new(cloud: C) -> Self {
-        Self { cloud, memory: Memory::default(), recent: Mutex::default(), runs: AtomicU64::default() }
+        let (memory, lookups) = Default::default();
+        Self { cloud, memory, lookups, recent: Mutex::default(), runs: AtomicU64::default() }
     }
 
     /// The cloud.
@@ -326,6 +330,42 @@ impl<C: BalancerCloud> Engine<C> {
         within("observing the load balancer", READ_DEADLINE, self.cloud.observe(cluster, work, wanted)).await
     }
 
+    /// Observes as for deletions, which find all owned objects and ignore annotations. One answer for each Service.
+    async fn find(&self, cluster: &str, services: &[&Service]) -> Vec<Found> {
+        let work: Vec<ServiceWork> =
+            services.iter().map(|service| ServiceWork::new(service, &[], ServiceAction::Delete)).collect();
+        let (wanted, verdicts) = self.verdicts(cluster, &work);
+        let refused = |error: ProviderError| if error.is_implemented_elsewhere() { Ok(None) } else { Err(error) };
+        if verdicts.iter().all(Result::is_err) {
+            return verdicts.into_iter().map(|verdict| verdict.map_or_else(refused, |()| Ok(None))).collect();
+        }
+        let runs = self.runs.load(Ordering::SeqCst);
+        let observed = match self.look(cluster, &work, &wanted).await {
+            Ok(observed) => observed,
+            Err(error) => return work.iter().map(|_| Err(error.clone())).collect(),
+        };
+        // A state that allows no plan shows that something is there.
+        let plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(|error| Plan::impossible(work.len(), &error));
+        let made = C::Made::default();
+        let of = |(place, verdict): (usize, Result<(), ProviderError>)| {
+            let Some(service) = services.get(place).copied() else { return Ok(None) };
+            if let Err(error) = verdict {
+                return refused(error);
+            }
+            let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
+            let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
+            Ok(self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default)))
+        };
+        let found: Vec<Found> = verdicts.into_iter().enumerate().map(of).collect();
+        if let ([Ok(Some(_))], [service]) = (&found[..], services) {
+            let mut recent = lock(&self.recent);
+            recent.retain(|_, recent| recent.at.elapsed() < RECENT);
+            let uid = service.metadata.uid.to_string();
+            recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
+        }
+        found
+    }
+
     /// The observation that has just found something to delete.
     fn recent_of(&self, work: &[ServiceWork]) -> Option<C::Observed> {
         let [item] = work else { return None };
@@ -432,24 +472,16 @@ fn subject(work: &ServiceWork) -> String {
 #[async_trait]
 impl<C: BalancerCloud> LoadBalancer for Engine<C> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        // Observed as for a deletion, which finds all owned objects and ignores annotations.
-        let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
-        let Some(wanted) = self.wanted_of(cluster, &work)? else { return Ok(None) };
-        let runs = self.runs.load(Ordering::SeqCst);
-        let observed = self.look(cluster, &work, &wanted).await?;
-        // A state that allows no plan shows that something is there.
-        let plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(|error| Plan::impossible(1, &error));
-        let made = C::Made::default();
-        let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place: 0, left: &plan };
-        let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
-        let found = self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default));
-        if found.is_some() {
-            let mut recent = lock(&self.recent);
-            recent.retain(|_, recent| recent.at.elapsed() < RECENT);
-            let uid = service.metadata.uid.to_string();
-            recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
+        if !self.cloud.shares_lookups() {
+            return self.find(cluster, &[service]).await.pop().unwrap_or(Ok(None));
         }
-        Ok(found)
+        match self.lookups.turn(service).await {
+            ControlFlow::Break(found) => found,
+            ControlFlow::Continue(turn) => {
+                let found = self.find(cluster, &turn.services(service)).await;
+                turn.answer(found)
+            }
+        }
     }
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {

@@ -20,6 +20,7 @@
 
 mod engine;
 mod journal;
+mod lookups;
 mod memory;
 mod run;
 mod schedule;
@@ -111,6 +112,12 @@ pub trait BalancerCloud: Send + Sync + 'static {
         _wanted: &Self::Wanted,
     ) -> impl Future<Output = Option<Self::Observed>> + Send {
         std::future::ready(None)
+    }
+
+    /// Whether simultaneous [lookups](ccm_provider::LoadBalancer::get) share an observation: if its reads are the same for
+    /// many Services.
+    fn shares_lookups(&self) -> bool {
+        false
     }
 
     /// Reads the cloud after the writes of a plan, for the status of Services and for notes only. What these do not need

@@ -41,6 +41,8 @@ struct Cloud {
     at_once: Mutex<(usize, usize)>,
     /// Whether reads return the state before all writes.
     lags: bool,
+    /// Whether simultaneous lookups share an observation.
+    shares: bool,
     /// What earlier reads showed.
     known: Mutex<Option<State>>,
 }
@@ -78,6 +80,7 @@ impl BalancerCloud for Cloud {
         if self.hangs {
             std::future::pending::<()>().await;
         }
+        tokio::task::yield_now().await;
         let State(all) = if self.lags { State::default() } else { self.state() };
         let ours = work.iter().map(|item| item.service.key().to_string());
         Ok(State(ours.filter_map(|key| all.get_key_value(&key)).map(|(k, v)| (k.clone(), v.clone())).collect()))
@@ -111,6 +114,10 @@ impl BalancerCloud for Cloud {
 
     async fn known(&self, _: &str, _: &[ServiceWork], _: &State) -> Option<State> {
         self.known.lock().unwrap().clone()
+    }
+
+    fn shares_lookups(&self) -> bool {
+        self.shares
     }
 
     fn strip(&self, _: &mut State, _: &State) {}
@@ -269,6 +276,28 @@ async fn earlier_reads_serve_a_call_without_writes_and_are_never_the_base_of_one
     *balancer.cloud().known.lock().unwrap() = Some(State::default());
     balancer.ensure("c", &web, &hosts).await.unwrap();
     assert_eq!((balancer.cloud().calls(), balancer.cloud().state()), (vec!["observe".to_owned()], made));
+}
+
+#[tokio::test]
+async fn simultaneous_lookups_share_an_observation() {
+    for (shares, observations) in [(true, 2), (false, 4)] {
+        let balancer = Engine::new(Cloud { shares, ..Cloud::default() });
+        for name in ["a", "b"] {
+            balancer.ensure("c", &service(name, &[80]), &[]).await.unwrap();
+        }
+        balancer.cloud().calls();
+        // The first one does not wait for others.
+        let services = [("a", 80), ("gone", 80), ("b", 80), ("b", 80), ("other", 7777), ("wrong", 0)];
+        let services = services.map(|(name, port)| service(name, &[port]));
+        let found = futures::future::join_all(services.iter().map(|one| balancer.get("c", one))).await;
+        let names = found.iter().map(|one| {
+            one.clone().map(|status| status.map(|it| hostname(Some(it)))).map_err(|error| error.to_string())
+        });
+        let some = |name: &str| Ok(Some(format!("{name}-1.example")));
+        let wrong = Err("port 0 cannot be served".to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), [some("a"), Ok(None), some("b"), some("b"), Ok(None), wrong]);
+        assert_eq!(balancer.cloud().calls(), vec!["observe"; observations]);
+    }
 }
 
 #[tokio::test]

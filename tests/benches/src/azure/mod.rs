@@ -24,17 +24,23 @@ use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in order.
-pub(crate) const RUNS: [&str; 9] =
-    ["interfaces", "addresses", "replaced", "members", "nodes", "sets", "routes", "quiet", "all"];
+pub(crate) const RUNS: [&str; 10] =
+    ["interfaces", "addresses", "replaced", "members", "nodes", "sets", "routes", "quiet", "memory", "all"];
 /// The duration of an operation.
 const OPERATION: Duration = Duration::from_secs(2);
 /// The interval at which Services are created.
 const EVERY: Duration = Duration::from_millis(50);
 /// The pools hold addresses of nodes.
 const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
-/// Two load balancers, each with the nodes of a scale set.
-const TWO: &str = "multipleStandardLoadBalancerConfigurations:\n- name: kubernetes\n  primaryVMSet: pool-0\n- name: second\n  \
-                   primaryVMSet: pool-1\n";
+/// Load balancers with addresses of nodes, each with those of a scale set.
+fn several(count: usize) -> String {
+    let one = |number: usize| {
+        let name = if number == 0 { "kubernetes".to_owned() } else { format!("lb-{number}") };
+        format!("- name: {name}\n  primaryVMSet: pool-{number}\n")
+    };
+    let all: String = (0..count).map(one).collect();
+    format!("{BY_ADDRESS}multipleStandardLoadBalancerConfigurations:\n{all}")
+}
 
 /// Executes the selected runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
@@ -44,8 +50,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
         balancers::made(&scene("").await?, 280, 1).await.context("interfaces")?;
     }
     if settings.wants("addresses") {
-        let more = format!("{BY_ADDRESS}{TWO}");
-        balancers::made(&scene(&more).await?, settings.services, 2).await.context("addresses")?;
+        balancers::made(&scene(&several(2)).await?, settings.services, 2).await.context("addresses")?;
     }
     if settings.wants("replaced") {
         for (more, services) in [("", 10), ("", 200), (BY_ADDRESS, 10), (BY_ADDRESS, 200)] {
@@ -68,7 +73,12 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     if settings.wants("quiet") {
         let (services, minutes) = (settings.services, settings.minutes);
-        nodes::quiet(&scene(&format!("{BY_ADDRESS}{TWO}")).await?, services, minutes).await.context("quiet")?;
+        nodes::quiet(&scene(&several(2)).await?, services, minutes).await.context("quiet")?;
+    }
+    if settings.wants("memory") {
+        let nodes = settings.most_nodes(5000);
+        // Each has place for 299 rules.
+        nodes::memory(&scene(&several(4)).await?, nodes, 2 * settings.services).await.context("memory")?;
     }
     Ok(())
 }
@@ -192,6 +202,11 @@ impl Scene {
             is_own.then(|| (action.to_owned(), count))
         });
         own.collect()
+    }
+
+    /// Calls of all kinds since a position in the ledger: those for tokens, metadata and operations too.
+    fn all_calls(&self, mark: u64) -> u64 {
+        self.cloud.ledger(|ledger| ledger.counts(mark)).into_values().sum()
     }
 
     /// Writes since a position in the ledger.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Instance, Scene, listed, of, row, sum, table};
+use super::{Instance, Scene, listed, of, row, sum, table, text};
 use crate::measures;
-use crate::runs::{BURST, count};
+use crate::runs::{BURST, count, mib};
 
 /// Measures the lists that new nodes in ten uniform scale sets cause.
 pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
@@ -51,20 +51,39 @@ pub(super) async fn sets(scene: &Scene) -> anyhow::Result<()> {
 /// The routes of 1,000 nodes, in a table of this many.
 pub(super) async fn routes(scene: &Scene, limit: usize) -> anyhow::Result<()> {
     scene.cloud.change(|options| options.limits.routes = limit);
-    scene.sets(1, 1000);
-    scene.cluster.make(Scene::nodes(scene.instances().values(), true), Duration::ZERO).await?;
+    // Routes need the addresses of nodes.
+    scene.program_over(1, 1000).await?.stop().await?;
     let (mark, began) = (scene.cloud.mark(), Instant::now());
     let manager = scene.program(true).await?;
-    scene.rest(&manager, Duration::from_secs(20)).await?;
+    // Events about nodes without a route go on.
+    let written = || u64::try_from(scene.written(0)).unwrap_or(u64::MAX);
+    measures::settled(&manager, written, Duration::from_secs(20)).await?;
     let calls = scene.calls(mark);
     let made = scene.cloud.objects("Microsoft.Network/routeTables");
     let made = made.first().and_then(|table| table.pointer("/properties/routes")?.as_array().map(Vec::len));
     table(&format!("Azure routes: 1,000 nodes, a table of {limit} routes"));
     row("settled after", began.elapsed().as_secs_f64() - 20.0, " s", None);
     row("routes", count(made.unwrap_or_default()), "", Some(count(limit)));
-    row("PUTs of the table", of(&calls, "routeTables.put"), "", None);
+    row("PUTs of the table", of(&calls, "routeTables.put"), "", Some(1.0));
     row("reads of the table", of(&calls, "routeTables.get"), "", None);
+    let mut events = 0;
+    let is_due = |event: &serde_json::Value| text(event, "/reason") == "FailedToCreateRoute";
+    scene.cluster.each("/api/v1/events", |event| events += usize::from(is_due(event))).await?;
+    row("events about nodes without a route", count(events), "", None);
     println!("calls: {}", listed(&calls));
+    manager.stop().await
+}
+
+/// The memory of the program with many nodes and Services, at rest and at its peak.
+pub(super) async fn memory(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
+    let manager = scene.program_over(4, nodes / 4).await?;
+    scene.services(0..services).await?;
+    scene.rest(&manager, Duration::from_secs(20)).await?;
+    let memory = manager.memory()?;
+    table(&format!("Azure memory: {nodes} nodes, {services} Services"));
+    row("RSS", mib(memory.now), " MiB", Some(150.0));
+    row("RSS at its peak", mib(memory.peak), " MiB", None);
+    row("CPU of the program", manager.cpu()?, " s", None);
     manager.stop().await
 }
 

@@ -120,13 +120,21 @@ fn new_address(world: &mut World, id: &Id, fields: &Value) -> Result<IpAddr, Pro
             errors::bad("PublicIPPrefixExhausted", text)
         });
     }
-    world.external += 1;
-    let number = u32::try_from(world.external).unwrap_or_default();
-    if text(fields, "/properties/publicIPAddressVersion") == "IPv6" {
-        let base = u128::from(Ipv6Addr::new(0x2603, 0x1030, 0, 0, 0, 0, 0, 0));
-        return Ok(Ipv6Addr::from(base + u128::from(number)).into());
+    Ok(world.next_external(text(fields, "/properties/publicIPAddressVersion") == "IPv6"))
+}
+
+impl World {
+    /// The next external address.
+    pub(super) fn next_external(&mut self, six: bool) -> IpAddr {
+        self.external += 1;
+        match six {
+            true => {
+                let base = u128::from(Ipv6Addr::new(0x2603, 0x1030, 0, 0, 0, 0, 0, 0));
+                Ipv6Addr::from(base + u128::from(self.external)).into()
+            }
+            false => Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 40, 0, 0)) + self.external).into(),
+        }
     }
-    Ok(Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 40, 0, 0)) + number).into())
 }
 
 /// Checks that a frontend can refer to an address.

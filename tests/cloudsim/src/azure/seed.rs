@@ -8,7 +8,6 @@ use super::kinds;
 use super::operations::Write;
 use super::world::World;
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
 
 /// A resource group with what a cluster needs: a network, a security group, a route table.
 #[derive(Debug, Clone)]
@@ -209,19 +208,20 @@ impl World {
 
     /// Sets the provisioning state of a resource: `Failed`, `Deleting`, …
     pub fn state(&mut self, id: &str, state: &str) {
-        let Some(key) = Id::parse(id).map(|id| id.key()) else { return };
-        if let Some(row) = self.store.get_mut(&key) {
-            set(&mut row.fields, "/properties/provisioningState", state);
+        self.mark(id, "/properties/provisioningState", state);
+        self.touch(&id.to_lowercase());
+    }
+
+    /// Sets a field of a resource and nothing else: one that writes by the API cannot set.
+    fn mark(&mut self, id: &str, pointer: &str, value: impl Into<Value>) {
+        if let Some(row) = self.store.get_mut(&id.to_lowercase()) {
+            set(&mut row.fields, pointer, value);
         }
-        self.touch(&key);
     }
 
     /// Sets the power state of a machine or instance: `running`, `stopped`, `deallocated`, …; empty: unknown to Azure.
     pub fn power(&mut self, id: &str, state: &str) {
-        let Some(key) = Id::parse(id).map(|id| id.key()) else { return };
-        if let Some(row) = self.store.get_mut(&key) {
-            set(&mut row.fields, "/_power", state);
-        }
+        self.mark(id, "/_power", state);
     }
 
     /// A virtual network. Returns its ID.
@@ -303,9 +303,7 @@ impl World {
         }
         merge(&mut fields, if seed.fields.is_null() { json!({}) } else { seed.fields.clone() });
         let id = self.put(&id, fields);
-        if let Some(row) = self.store.get_mut(&id.to_lowercase()) {
-            set(&mut row.fields, "/properties/vmId", vm);
-        }
+        self.mark(&id, "/properties/vmId", vm);
         id
     }
 
@@ -428,9 +426,7 @@ impl World {
         }
         merge(&mut fields, if seed.fields.is_null() { json!({}) } else { seed.fields.clone() });
         let id = self.put(&id, fields);
-        if let Some(row) = self.store.get_mut(&id.to_lowercase()) {
-            set(&mut row.fields, "/properties/uniqueId", unique);
-        }
+        self.mark(&id, "/properties/uniqueId", unique);
         self.scale_out(&id, seed.instances);
         id
     }
@@ -444,10 +440,8 @@ impl World {
         let row = self.store.get(&set_id.to_lowercase())?.clone();
         let next = number(&row.fields, "/_next").unwrap_or_default();
         let capacity = number(&row.fields, "/sku/capacity").unwrap_or_default();
-        if let Some(row) = self.store.get_mut(&set_id.to_lowercase()) {
-            set(&mut row.fields, "/_next", next + 1);
-            set(&mut row.fields, "/sku/capacity", capacity + 1);
-        }
+        self.mark(set_id, "/_next", next + 1);
+        self.mark(set_id, "/sku/capacity", capacity + 1);
         let prefix = text(&row.fields, "/properties/virtualMachineProfile/osProfile/computerNamePrefix");
         let computer = format!("{prefix}{}", base_36(next));
         let zones: Vec<&str> = super::json::texts(&row.fields, "/zones").collect();
@@ -478,29 +472,18 @@ impl World {
                 let address = self.next_address(text(one, "/properties/subnet/id"), six);
                 set(&mut fields, &address_of(interface, one), address);
                 if !at(one, "/properties/publicIPAddressConfiguration").is_null() {
-                    self.external += 1;
-                    let host = u32::try_from(self.external).unwrap_or_default();
-                    let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 40, 0, 0)) + host).to_string();
+                    let address = self.next_external(false).to_string();
                     set(&mut fields, &address_of(interface, one).replacen("/_addresses/", "/_public/", 1), address);
                 }
             }
         }
-        let id = row.id.child("virtualMachines", &next.to_string());
-        Some(self.put_instance(&id, fields, &vm))
-    }
-
-    fn put_instance(&mut self, id: &Id, fields: Value, vm: &str) -> String {
-        let (sku, zones) = (at(&fields, "/sku").clone(), at(&fields, "/zones").clone());
-        let text = self.put(&id.text(), fields);
-        if let Some(row) = self.store.get_mut(&id.key()) {
-            // Writes by the API cannot set these.
-            set(&mut row.fields, "/sku", sku);
-            if !zones.is_null() {
-                set(&mut row.fields, "/zones", zones);
-            }
-            set(&mut row.fields, "/properties/vmId", vm);
+        let kept = [("/sku", at(&fields, "/sku").clone()), ("/zones", at(&fields, "/zones").clone())];
+        let id = self.put(&row.id.child("virtualMachines", &next.to_string()).text(), fields);
+        for (pointer, value) in kept.into_iter().filter(|(_, value)| !value.is_null()) {
+            self.mark(&id, pointer, value);
         }
-        text
+        self.mark(&id, "/properties/vmId", vm);
+        Some(id)
     }
 
     fn add_flexible(&mut self, row: &super::store::Row, next: i64, computer: &str, zone: &str) -> String {
@@ -543,19 +526,14 @@ impl World {
         for interface in list(&row.fields, "/properties/networkProfile/networkInterfaces") {
             self.remove(text(interface, "/id"));
         }
-        if let Some(parent) = row.id.parent()
-            && let Some(set_row) = self.store.get_mut(&parent.key())
-        {
-            let capacity = number(&set_row.fields, "/sku/capacity").unwrap_or_default();
-            set(&mut set_row.fields, "/sku/capacity", (capacity - 1).max(0));
-        }
+        let Some(parent) = row.id.parent() else { return };
+        let capacity = self.store.get(&parent.key()).and_then(|set| number(&set.fields, "/sku/capacity"));
+        self.mark(&parent.text(), "/sku/capacity", (capacity.unwrap_or_default() - 1).max(0));
     }
 
     /// A public IP address of the Standard SKU with an address. Returns its ID.
     pub fn public_ip(&mut self, subscription: &str, group: &str, name: &str, more: Value) -> String {
-        self.external += 1;
-        let host = u32::try_from(self.external).unwrap_or_default();
-        let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 40, 0, 0)) + host).to_string();
+        let address = self.next_external(false).to_string();
         let mut fields = json!({
             "sku": {"name": "Standard", "tier": "Regional"},
             "properties": {

@@ -52,7 +52,7 @@ pub struct World {
     /// The key of the machine or instance to which the metadata service belongs.
     pub(super) metadata_of: String,
     /// The number of external addresses assigned so far.
-    pub(super) external: u64,
+    pub(super) external: u32,
     model: Option<Arc<Model>>,
     /// The actions with a long answer that was checked against the description.
     long_answers: BTreeSet<&'static str>,

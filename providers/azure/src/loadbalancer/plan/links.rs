@@ -243,7 +243,7 @@ impl Planner<'_> {
     /// Whether a private link service is that of a Service that is gone or going: its frontend had others too.
     fn is_left_behind(&self, owner: &str) -> bool {
         let Some(facts) = &self.observed.cluster else { return false };
-        let mut live = facts.services.iter().filter(|service| self.is_live(service));
+        let mut live = facts.services.iter().filter(|service| self.index.is_live(service));
         !owner.is_empty() && !live.any(|service| same(&service.key, owner))
     }
 }

@@ -36,6 +36,8 @@ const LAST_LEAVES: u32 = 61;
 const MOST_AT_ONCE: usize = 100;
 /// The same of pools of one load balancer, which are written one after the other.
 const MOST_POOLS: usize = 8;
+/// The same if Services wait for this call, because they get an address or another rule.
+const FEW_AT_ONCE: usize = 10;
 const SKIPPED: &str = "LoadBalancerMemberSkipped";
 
 /// The changes of machines in the making.
@@ -180,7 +182,7 @@ impl Planner<'_> {
         let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
         // Those that come from other load balancers leave them in the next call.
         let is_elsewhere = |ip: &IpAddr| {
-            self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.has_address(body, *ip))
+            self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.index.has_member(body, *ip))
         };
         let has_more = places.is_some() && add.values().any(is_elsewhere);
         let write = PoolChange { has_more, ..self.pool_change(id, pool, add, remove) };
@@ -256,15 +258,8 @@ impl Planner<'_> {
         target.is_none_or(|(plain, _)| {
             let name = balancer_name(plain, scheme_of(balancer));
             let observed = json::named(&self.observed.balancers, &name);
-            self.body(&name).is_null() || observed.is_some_and(|body| self.has_address(body, ip))
+            self.body(&name).is_null() || observed.is_some_and(|body| self.index.has_member(body, ip))
         })
-    }
-
-    /// Whether an address is in a pool of all nodes of a load balancer.
-    fn has_address(&self, balancer: &Value, ip: IpAddr) -> bool {
-        let mut addresses =
-            self.pools_of_all(balancer).flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
-        addresses.any(|address| ccm_provider::address::parse_ip(json::property(address, "ipAddress")) == Some(ip))
     }
 
     /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
@@ -301,25 +296,24 @@ impl Planner<'_> {
             return Err(of_addresses(id));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
-        let members = Members::of(pool);
-        let owners = &self.observed.interfaces.owners;
+        let members = Members::of(pool).machines(&self.observed.interfaces.owners);
         let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
         let (present, joining): (Vec<&Machine>, Vec<&Machine>) =
-            wanted.iter().partition(|machine| members.has(machine, owners));
+            wanted.iter().partition(|machine| machine.is_in(&members));
         let surplus = self.without_place(&present, &joining);
         self.report_surplus(id, &surplus);
         for machine in wanted.iter().filter(|machine| !surplus.contains(*machine)) {
             if let Some(set) = self.observed.interfaces.model_of(machine) {
                 changes.models.entry(set).or_default().add.insert((id.clone(), family));
             }
-            if !members.has(machine, owners) {
+            if !machine.is_in(&members) {
                 changes.machines.entry(machine.clone()).or_default().add.insert((id.clone(), family));
             }
         }
-        let has_wanted = wanted.iter().any(|machine| members.has(machine, owners));
+        let has_wanted = wanted.iter().any(|machine| machine.is_in(&members));
         let known = self.observed.cluster.as_ref().map(|facts| facts.machines.iter());
         let known = known.into_iter().flatten().filter_map(|id| Machine::of(id));
-        for machine in known.filter(|machine| !wanted.contains(machine) && members.has(machine, owners)) {
+        for machine in known.filter(|machine| !wanted.contains(machine) && machine.is_in(&members)) {
             // The pool is not emptied.
             if has_wanted {
                 changes.machines.entry(machine).or_default().remove.insert(id.clone());
@@ -346,14 +340,15 @@ impl Planner<'_> {
         for (set, pools) in models {
             self.model_step(&set, pools, &places, needs, MODELS);
         }
+        let most = if self.steps.iter().any(|step| step.part.kind == Kind::Frame) { FEW_AT_ONCE } else { MOST_AT_ONCE };
         let mut count = 0;
         let all = machines.len();
         for (machine, pools) in machines {
-            if count == MOST_AT_ONCE {
+            if count == most {
                 break;
             }
             let stage = if pools.add.is_empty() { LEAVES } else { JOINS };
-            let has_more = all > MOST_AT_ONCE;
+            let has_more = all > most;
             count += usize::from(self.machine_step(&machine, pools, &places, needs, stage, has_more));
         }
     }

@@ -18,6 +18,7 @@ use crate::client::id::ArmId;
 
 pub(crate) mod address;
 pub(crate) mod balancer;
+mod index;
 mod limits;
 pub(crate) mod links;
 mod members;
@@ -33,6 +34,7 @@ mod tests;
 
 use address::{AddressChange, AddressEdit, Outcome};
 use balancer::{BalancerChange, Edit};
+use index::Index;
 pub(crate) use limits::MOST_SETS;
 pub(crate) use place::set_of;
 use service::Reached;
@@ -53,6 +55,7 @@ pub(super) struct Planner<'a> {
     env: &'a Env,
     observed: &'a Observed,
     wanted: &'a Wanted,
+    index: Index<'a>,
     /// By name in lower case: the changes, and the load balancer with all of them.
     balancers: BTreeMap<String, (BalancerChange, Value)>,
     addresses: BTreeMap<ArmId, AddressChange>,
@@ -115,6 +118,7 @@ impl<'a> Planner<'a> {
             env,
             observed,
             wanted,
+            index: Index::of(observed, wanted),
             balancers: observed.balancers.iter().map(of).collect(),
             addresses: BTreeMap::new(),
             reached: BTreeMap::new(),

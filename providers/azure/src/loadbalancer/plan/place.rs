@@ -190,14 +190,7 @@ impl Planner<'_> {
     /// Whether a node is in a pool of a load balancer or its twin.
     fn has_node(&self, one: &Several, host: &Host) -> bool {
         let mut balancers = self.observed.balancers.iter().filter(|body| is_pair(json::name(body), &one.name));
-        balancers.any(|body| {
-            let mut addresses =
-                self.pools_of_all(body).flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
-            addresses.any(|address| {
-                let ip = ccm_provider::address::parse_ip(json::property(address, "ipAddress"));
-                ip.is_some_and(|ip| host.addresses.contains(&ip))
-            })
-        })
+        balancers.any(|body| host.addresses.iter().any(|ip| self.index.has_member(body, *ip)))
     }
 
     /// The pools of a load balancer that are not one Service's.

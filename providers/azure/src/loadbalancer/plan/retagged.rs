@@ -24,7 +24,7 @@ impl Planner<'_> {
         addresses: &[(Family, ArmId)],
     ) -> Result<(), ProviderError> {
         let Some(wanted) = item.fixed_ip_tags(self.env) else { return Ok(()) };
-        let own = |id: &ArmId| self.observed.public_ip(id.as_str()).filter(|ip| !self.is_users(ip));
+        let own = |id: &ArmId| self.index.ip(id.as_str()).filter(|ip| !self.is_users(ip));
         let lacks = |(_, id): &(Family, ArmId)| own(id).is_some_and(|ip| item.wants_other_ip_tags(self.env, ip));
         let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(lacks);
         let key = keys::PIP_IP_TAGS.row.key;
@@ -55,7 +55,7 @@ impl Planner<'_> {
 
     /// Why an address is not to be deleted for new IP tags.
     fn needed(&self, item: &Item, id: &ArmId) -> Option<String> {
-        let ip = self.observed.public_ip(id.as_str())?;
+        let ip = self.index.ip(id.as_str())?;
         let services = tags::services(tags::get(ip, &tags::SERVICE));
         if let Some(other) = services.iter().find(|service| !same(service, &item.key)) {
             return Some(format!("the Service {other} uses it"));

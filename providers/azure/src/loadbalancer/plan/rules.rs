@@ -22,7 +22,17 @@ use super::{Planner, RULES, summary};
 /// The needs of security rules: the address.
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 
-impl Planner<'_> {
+/// What is where a Service is, besides it: for all Services, so that they do not look through each other's objects.
+struct Others<'a> {
+    /// The addresses of Services as the load balancers show them, by base name.
+    addresses: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// The Services that stay, by address.
+    services: BTreeMap<IpAddr, Vec<&'a ServiceFacts>>,
+    /// The load balancing rules of Services that stay, by the address of the frontend.
+    rules: BTreeMap<IpAddr, Vec<&'a Value>>,
+}
+
+impl<'a> Planner<'a> {
     /// Plans the security group.
     pub(super) fn rule_steps(&mut self) {
         let group = match &self.observed.security_group {
@@ -44,14 +54,14 @@ impl Planner<'_> {
         let Some(facts) = &self.observed.cluster else {
             return self.fail_rules(&ProviderError::unknown("the Services of the cluster are not known yet"), false);
         };
-        let addresses = self.addresses_of_services();
+        let others = self.others(facts);
         let mut parts = Vec::new();
         for (place, item) in &self.wanted.items {
-            parts.extend(self.part(*place, item, facts, &addresses));
+            parts.extend(self.part(*place, item, facts, &others));
         }
         let mut keep = keep(facts, &parts);
         let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
-        keep.own.extend(frontends.filter_map(|frontend| self.observed.address(frontend)).map(|ip| ip.to_string()));
+        keep.own.extend(frontends.filter_map(|frontend| self.index.address(frontend)).map(|ip| ip.to_string()));
         keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
         let mut before = group.clone();
         super::super::tags::set(
@@ -102,13 +112,7 @@ impl Planner<'_> {
     }
 
     /// What a Service has in the security group. `None` if that does not change now.
-    fn part(
-        &self,
-        place: usize,
-        item: &Item,
-        facts: &Facts,
-        addresses: &BTreeMap<String, BTreeSet<IpAddr>>,
-    ) -> Option<SecurityPart> {
+    fn part(&self, place: usize, item: &Item, facts: &Facts, others: &Others<'_>) -> Option<SecurityPart> {
         let Destinations { additional, has_floating_ip, ports } = &item.access;
         // The nodes are destinations only without floating IP.
         if item.action == ServiceAction::UpdateHosts && (*has_floating_ip || item.settings.is_none()) {
@@ -151,10 +155,10 @@ impl Planner<'_> {
         let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
         let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
         let own_frontends = frontends.filter(|frontend| item.names.own(json::name(frontend)));
-        former.extend(own_frontends.filter_map(|frontend| self.observed.address(frontend)));
-        former.extend(addresses.get(&item.names.base).into_iter().flatten());
+        former.extend(own_frontends.filter_map(|frontend| self.index.address(frontend)));
+        former.extend(others.addresses.get(&item.names.base).into_iter().flatten());
         let all: BTreeSet<IpAddr> = own.union(&former).copied().collect();
-        let kept = self.kept_ports(item, &all, facts, addresses);
+        let kept = self.kept_ports(item, &all, facts, others);
         let access = settings.and_then(|settings| settings.access.clone());
         if access.as_ref().is_none_or(Access::is_empty) {
             pending.clear();
@@ -171,23 +175,29 @@ impl Planner<'_> {
         }
     }
 
-    /// The addresses of Services as the load balancers show them, by base name.
-    fn addresses_of_services(&self) -> BTreeMap<String, BTreeSet<IpAddr>> {
-        let mut addresses = BTreeMap::<String, BTreeSet<IpAddr>>::new();
+    fn others(&self, facts: &'a Facts) -> Others<'a> {
+        let (mut addresses, mut rules) = (BTreeMap::<String, BTreeSet<IpAddr>>::new(), BTreeMap::<_, Vec<_>>::new());
+        let is_going = |name: &str| {
+            let mut going = self.wanted.items.values().filter(|it| it.action == ServiceAction::Delete);
+            going.any(|it| it.names.own(name))
+        };
         for balancer in &self.observed.balancers {
             let frontends = json::items(balancer, "frontendIPConfigurations");
-            let known: BTreeMap<String, IpAddr> = frontends
-                .iter()
-                .filter_map(|frontend| {
-                    Some((json::text(frontend, &["id"]).to_lowercase(), self.observed.address(frontend)?))
-                })
-                .collect();
-            let rules = json::items(balancer, "loadBalancingRules").iter();
-            let of_rules = rules.map(|rule| (json::name(rule), json::reference(rule, "frontendIPConfiguration")));
-            let own = frontends.iter().map(|frontend| (json::name(frontend), json::text(frontend, &["id"])));
-            for (name, frontend) in of_rules.chain(own).filter(|(name, _)| claim::is_of_some_service(name)) {
+            let id = |frontend| json::text(frontend, &["id"]).to_lowercase();
+            let known: BTreeMap<String, IpAddr> =
+                frontends.iter().filter_map(|it| Some((id(it), self.index.address(it)?))).collect();
+            let of_rules = json::items(balancer, "loadBalancingRules").iter();
+            let of_rules = of_rules.map(|rule| (rule, json::reference(rule, "frontendIPConfiguration").to_lowercase()));
+            let own = frontends.iter().map(|frontend| (frontend, id(frontend)));
+            for (object, frontend) in of_rules.chain(own) {
+                let name = json::name(object);
+                let Some(ip) = known.get(&frontend).filter(|_| claim::is_of_some_service(name)) else { continue };
                 let base = name.get(..32).unwrap_or(name).to_lowercase();
-                addresses.entry(base).or_default().extend(known.get(&frontend.to_lowercase()));
+                addresses.entry(base).or_default().insert(*ip);
+                // A frontend has no port.
+                if json::number(object, &["properties", "frontendPort"]).is_some() && !is_going(name) {
+                    rules.entry(*ip).or_default().push(object);
+                }
             }
         }
         // Those that this plan makes do not show yet.
@@ -197,7 +207,14 @@ impl Planner<'_> {
                 reached.iter().filter_map(|reached| if let Reached::Known(ip) = reached { Some(*ip) } else { None });
             addresses.entry(item.names.base.to_lowercase()).or_default().extend(known);
         }
-        addresses
+        let mut services = BTreeMap::<_, Vec<_>>::new();
+        for service in facts.services.iter().filter(|service| self.index.is_live(service)) {
+            let seen = addresses.get(&service.base).into_iter().flatten();
+            for ip in service.published.iter().chain(&service.destinations.additional).chain(seen) {
+                services.entry(*ip).or_default().push(service);
+            }
+        }
+        Others { addresses, services, rules }
     }
 
     /// The ports of other Services of the same destinations.
@@ -206,69 +223,27 @@ impl Planner<'_> {
         item: &Item,
         destinations: &BTreeSet<IpAddr>,
         facts: &Facts,
-        addresses: &BTreeMap<String, BTreeSet<IpAddr>>,
+        others: &Others<'_>,
     ) -> BTreeMap<String, BTreeSet<i32>> {
-        let going: BTreeSet<&str> = self
-            .wanted
-            .items
-            .values()
-            .filter(|item| item.action == ServiceAction::Delete)
-            .map(|item| &*item.key)
-            .collect();
-        let is_with = |service: &ServiceFacts| {
-            if service.key == item.key || service.is_going || going.contains(&*service.key) {
-                return false;
-            }
-            if !item.access.has_floating_ip {
-                return !service.destinations.has_floating_ip;
-            }
-            let seen = addresses.get(&service.base).into_iter().flatten();
-            let mut all = service.published.iter().chain(&service.destinations.additional).chain(seen);
-            all.any(|ip| destinations.contains(ip))
+        let at_nodes = |service: &&ServiceFacts| self.index.is_live(service) && !service.destinations.has_floating_ip;
+        let services: Vec<&ServiceFacts> = match item.access.has_floating_ip {
+            true => destinations.iter().filter_map(|ip| others.services.get(ip)).flatten().copied().collect(),
+            false => facts.services.iter().filter(at_nodes).collect(),
         };
         let mut kept = BTreeMap::<String, BTreeSet<i32>>::new();
-        for service in facts.services.iter().filter(|service| is_with(service)) {
+        for service in services.into_iter().filter(|service| service.key != item.key) {
             for (protocol, ports) in &service.destinations.ports {
                 kept.entry(protocol.clone()).or_default().extend(ports);
             }
         }
-        if item.access.has_floating_ip {
-            self.keep_ports_of_rules(item, destinations, &mut kept);
+        // The rules of other Services on the same frontends.
+        let rules = destinations.iter().filter(|_| item.access.has_floating_ip).filter_map(|ip| others.rules.get(ip));
+        for rule in rules.flatten().filter(|rule| !item.names.own(json::name(rule))) {
+            let port = json::number(rule, &["properties", "frontendPort"]).unwrap_or_default();
+            let protocol = json::property(rule, "protocol").to_owned();
+            kept.entry(protocol).or_default().extend(i32::try_from(port));
         }
         kept
-    }
-}
-
-impl Planner<'_> {
-    /// The ports of rules of other Services on the same frontends.
-    fn keep_ports_of_rules(
-        &self,
-        item: &Item,
-        destinations: &BTreeSet<IpAddr>,
-        kept: &mut BTreeMap<String, BTreeSet<i32>>,
-    ) {
-        let going = |name: &str| {
-            let mut going = self.wanted.items.values().filter(|it| it.action == ServiceAction::Delete);
-            going.any(|it| it.names.own(name))
-        };
-        for balancer in &self.observed.balancers {
-            let frontends = json::items(balancer, "frontendIPConfigurations").iter();
-            let shared = frontends.filter(|it| self.observed.address(it).is_some_and(|ip| destinations.contains(&ip)));
-            let shared: Vec<&str> = shared.map(|frontend| json::text(frontend, &["id"])).collect();
-            let is_other = |rule: &&Value| {
-                let frontend = json::reference(rule, "frontendIPConfiguration");
-                let name = json::name(rule);
-                !item.names.own(name)
-                    && !going(name)
-                    && claim::is_of_some_service(name)
-                    && shared.iter().any(|id| json::same(id, frontend))
-            };
-            for rule in json::items(balancer, "loadBalancingRules").iter().filter(is_other) {
-                let port = json::number(rule, &["properties", "frontendPort"]).unwrap_or_default();
-                let protocol = json::property(rule, "protocol").to_owned();
-                kept.entry(protocol).or_default().extend(i32::try_from(port));
-            }
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::super::env::balancer_name;
 use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
-use super::super::observed::{Seen, ServiceFacts};
+use super::super::observed::Seen;
 use super::super::wanted::{Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
@@ -119,7 +119,7 @@ impl Planner<'_> {
             return Err(refused(format!("the address of the frontend {name} cannot change: {used} uses it")));
         }
         edit.frontends.push(self.new_frontend(item, settings, family, public_ip, own.is_none())?);
-        if let Some(ip) = public_ip.filter(|ip| self.observed.public_ip(ip.as_str()).is_none()) {
+        if let Some(ip) = public_ip.filter(|ip| self.index.ip(ip.as_str()).is_none()) {
             edit.needs.push(ip.clone());
         }
         let id = self.env.balancer_id(balancer).child("frontendIPConfigurations", &name);
@@ -239,9 +239,9 @@ impl Planner<'_> {
         frontend: Option<&Value>,
         id: &ArmId,
     ) -> Reached {
-        let known = frontend.and_then(|frontend| self.observed.address(frontend));
+        let known = frontend.and_then(|frontend| self.index.address(frontend));
         let of_ip = || {
-            let ip = self.observed.public_ip(public_ip?.as_str())?;
+            let ip = self.index.ip(public_ip?.as_str())?;
             ccm_provider::address::parse_ip(json::property(ip, "ipAddress"))
         };
         let requested = || item.addresses.get(&family).and_then(|text| ccm_provider::address::parse_ip(text));
@@ -316,16 +316,10 @@ impl Planner<'_> {
         names.iter().map(|name| id.child("frontendIPConfigurations", name)).collect()
     }
 
-    /// Whether a Service stays.
-    pub(super) fn is_live(&self, service: &ServiceFacts) -> bool {
-        let mut gone = self.wanted.items.values().filter(|item| item.action == ServiceAction::Delete);
-        !service.is_going && !gone.any(|item| same(&item.key, &service.key))
-    }
-
     /// Whether a frontend is not to be deleted by one who only shares it.
     fn is_of_a_live_service(&self, frontend: &str) -> bool {
         let services = self.observed.cluster.as_ref().map(|facts| facts.services.iter());
-        let mut live = services.into_iter().flatten().filter(|service| self.is_live(service));
+        let mut live = services.into_iter().flatten().filter(|service| self.index.is_live(service));
         !claim::is_of_some_service(frontend)
             || live.any(|service| super::super::names::is_of(frontend, &service.base))
             || self.observed.cluster.is_none()
@@ -342,7 +336,7 @@ impl Planner<'_> {
         let mut ips = Vec::new();
         for family in &item.families {
             let id = self.public_ip(item, &settings.public_ip, *family)?;
-            let present = self.observed.public_ip(id.as_str());
+            let present = self.index.ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
             if let Some(label) = &settings.public_ip.dns_label
                 && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)
@@ -391,7 +385,7 @@ impl Planner<'_> {
 
     fn use_addresses(&mut self, place: usize, item: &Item, settings: &Settings, ips: &[(Family, ArmId)]) {
         for (family, id) in ips {
-            let present = self.observed.public_ip(id.as_str());
+            let present = self.index.ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
             let claim = present.map(|ip| claim::public_ip(&self.wanted.cluster, item, ip));
             let binds =
@@ -411,14 +405,14 @@ impl Planner<'_> {
     }
 
     fn own_addresses(&self, item: &Item) -> Vec<(ArmId, Family)> {
-        let all = self.observed.all_public_ips();
+        let all = self.index.tagged(&item.key).iter();
         let own = all.filter(|ip| claim::public_ip(&self.wanted.cluster, item, ip) == claim::Address::Own);
         own.filter_map(|ip| Some((ArmId::parse(json::text(ip, &["id"])).ok()?, claim::family_of(ip)))).collect()
     }
 
     /// Whether an address stays on a frontend after this plan, or on something that is not a managed load balancer.
     fn is_attached_elsewhere(&self, id: &ArmId) -> bool {
-        let Some(ip) = self.observed.public_ip(id.as_str()) else { return false };
+        let Some(ip) = self.index.ip(id.as_str()) else { return false };
         let used_by = json::reference(ip, "ipConfiguration");
         if used_by.is_empty() {
             return false;
@@ -436,7 +430,7 @@ impl Planner<'_> {
             id: id.clone(),
             cluster: self.wanted.cluster.clone(),
             zones: self.observed.zones.clone(),
-            before: self.observed.public_ip(id.as_str()).cloned().unwrap_or(Value::Null),
+            before: self.index.ip(id.as_str()).cloned().unwrap_or(Value::Null),
             edits: Vec::new(),
         }
     }

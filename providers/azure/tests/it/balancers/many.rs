@@ -21,6 +21,13 @@ async fn a_hundred_services_are_one_write_of_each_shared_object() {
     assert_eq!(scene.writes(mark), BTreeMap::new());
     assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
     let mark = scene.mark();
+    let services: Vec<_> = names.iter().map(|name| scene.services[*name].clone()).collect();
+    let balancers = scene.balancers();
+    let found = futures::future::join_all(services.iter().map(|service| balancers.get(CLUSTER, service))).await;
+    assert!(found.into_iter().all(|found| found.unwrap().is_some()));
+    // The first one does not wait for others.
+    assert_eq!(scene.bed.calls(mark).len(), 2 * 3, "{:?}", scene.bed.calls(mark));
+    let mark = scene.mark();
     scene.delete(&names).await;
     let writes = scene.writes(mark);
     assert_eq!((writes.get("loadBalancers.delete"), writes["networkSecurityGroups.put"]), (Some(&1), 1), "{writes:?}");

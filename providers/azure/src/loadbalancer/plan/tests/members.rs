@@ -162,10 +162,10 @@ fn one_call_changes_a_slice_of_many_members() {
         world.nodes.push(node(number));
     }
     world.service("web", &[], json!({}));
-    assert_eq!(world.pass(&[]), BTreeMap::new());
-    assert_eq!(world.count("attach ScaleSetInstance"), 100);
-    world.settle(&[]);
-    assert_eq!(world.count("attach ScaleSetInstance"), 50);
+    for slice in [10, 100, 40] {
+        assert_eq!(world.pass(&[]), BTreeMap::new());
+        assert_eq!(world.count("attach ScaleSetInstance"), slice, "a small one while Services wait for an address");
+    }
 }
 
 #[test]
