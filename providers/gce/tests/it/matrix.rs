@@ -109,7 +109,6 @@ impl MatrixCloud for Cloud {
 
     fn unused(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("compute.firewalls.get", "the firewall rules of a Service are listed by their names"),
             ("compute.forwardingRules.update", "a change of the ports replaces the forwarding rule"),
             ("compute.instances.get", "the configuration names the tags of the nodes"),
             ("compute.instances.list", "the configuration names the tags of the nodes"),
