@@ -158,7 +158,7 @@ keys! {
     "maximumLoadBalancerRuleCount" Count(|c| &mut c.balancing.most_rules), "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
     "enableMigrateToIPBasedBackendPoolAPI" Flag(|c| &mut c.balancing.migrate_api), "false", "Pools change to addresses by Azure's own operation.";
-    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Without effect: up to 100 instances are changed in one call, those of a scale set at the same time.";
+    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Without effect: up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
     "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers. The program then needs the permission to list and watch EndpointSlices, and with `serviceNamespaceSelector` also Namespaces.";
     "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "Without effect: members are written as soon as nodes or endpoints change.";
     "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "Without effect: a write is repeated with growing pauses until it succeeds.";

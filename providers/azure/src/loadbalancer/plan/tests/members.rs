@@ -143,7 +143,10 @@ fn machines_of_more_than_150_availability_sets_are_left_out_before_anything_is_s
     let (plan, _) = world.planned(&[], ServiceAction::Ensure);
     let findings: Vec<&str> = plan.findings.iter().map(|finding| &*finding.message).collect();
     assert!(findings.iter().any(|text| text.contains("150") && text.contains("no place for vm150;")), "{findings:?}");
-    assert_eq!(world.pass(&[]), BTreeMap::new());
+    // A call changes 10 or 100.
+    for _ in 0..2 {
+        assert_eq!(world.pass(&[]), BTreeMap::new());
+    }
     world.settle(&[]);
     let pools = json::items(world.balancer("kubernetes"), "backendAddressPools");
     assert_eq!(json::items(&pools[0], "backendIPConfigurations").len(), 152);
