@@ -90,9 +90,14 @@ impl Reads {
         let security_group = if needs_rules { Some(Seen::Present(group()?)) } else { None };
         let mut observed = self.observed(env, wanted, balancers, public_ips, security_group).await.ok()?;
         observed.interfaces.owners.clone_from(&lock(&self.owners));
+        let machines: BTreeSet<String> = match env.several.is_empty() {
+            true => BTreeSet::new(),
+            false => machines_outside(wanted).map(|it| it.id().folded()).collect(),
+        };
+        observed.interfaces.sets = self.sets_of(machines.iter());
         let needs_more = needs_links(wanted, &observed)
             || !needed_subnets(env, wanted, &observed).is_empty()
-            || !env.several.is_empty()
+            || observed.interfaces.sets.len() < machines.len()
             || !lock(&self.due_models).is_empty()
             || Missing::of(env, &observed, wanted) != Missing::default();
         (!needs_more).then_some(observed)
@@ -282,9 +287,7 @@ impl Reads {
     /// The sets of machines that are no instances: they say behind which of several load balancers a node is, and the
     /// models of flexible ones name the pools of their machines.
     async fn read_sets(&self, env: &Env, wanted: &Wanted, missing: &Missing, interfaces: &mut Interfaces) {
-        let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
-        let machines = hosts.filter_map(|host| Machine::of(&host.provider_id)).filter(|it| it.set().is_none());
-        let mut machines: Vec<Machine> = machines.collect();
+        let mut machines: Vec<Machine> = machines_outside(wanted).collect();
         // The sets of all say whether a pool has a place for more.
         let needs_all = !env.several.is_empty() || !missing.machines.is_empty() && machines.len() > MOST_SETS;
         machines.retain(|it| needs_all || missing.machines.contains(&it.id().folded()));
@@ -307,11 +310,8 @@ impl Reads {
                 Err(error) => drop(interfaces.unread.insert(group, error.into())),
             }
         }
-        {
-            let sets = lock(&self.sets);
-            let known = machines.iter().map(|it| it.id().folded());
-            interfaces.sets = known.filter_map(|id| Some((id.clone(), sets.get(&id)?.clone()))).collect();
-        }
+        let machines: Vec<String> = machines.iter().map(|it| it.id().folded()).collect();
+        interfaces.sets = self.sets_of(machines.iter());
         let joining = interfaces.sets.iter().filter(|(machine, _)| missing.machines.contains(*machine));
         let flexible: BTreeSet<ArmId> =
             joining.filter_map(|(_, set)| ArmId::parse(set).ok()).filter(|set| set.is(VMSS.kind)).collect();
@@ -320,6 +320,12 @@ impl Reads {
         // Without its model, a machine still joins.
         let read = models.await.into_iter().filter_map(|(set, model)| Some((set, model_part(&model.ok()??))));
         interfaces.models.extend(read);
+    }
+
+    /// The sets of these machines, as far as they are known.
+    fn sets_of<'m>(&self, machines: impl Iterator<Item = &'m String>) -> BTreeMap<String, String> {
+        let sets = lock(&self.sets);
+        machines.filter_map(|id| Some((id.clone(), sets.get(id)?.clone()))).collect()
     }
 
     /// The model of a scale set is to be read and planned again.
@@ -338,6 +344,12 @@ impl Reads {
 
 /// A scale set with its model and instances.
 type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<Value>>, ApiError>);
+
+/// The machines of nodes that are no instances of uniform scale sets: their IDs do not say in which set they are.
+fn machines_outside(wanted: &Wanted) -> impl Iterator<Item = Machine> {
+    let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
+    hosts.filter_map(|host| Machine::of(&host.provider_id)).filter(|it| it.set().is_none())
+}
 
 /// A machine and its scale set or availability set.
 fn set_of(machine: &Value) -> (String, String) {

@@ -38,6 +38,26 @@ async fn a_call_that_changes_nothing_reads_nothing_for_some_time() {
 }
 
 #[tokio::test]
+async fn nothing_is_read_with_several_load_balancers_either() {
+    let mut scene = Scene::new(&format!("{AGE}{}", several::SEVERAL), 2).await;
+    scene.nodes.push(machine_node(&scene, "vm0"));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    pass(20).await;
+    scene.ensure(&["web"]).await;
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.bed.calls(mark), [] as [String; 0]);
+    // The set of a new machine says behind which one it is.
+    scene.nodes.push(machine_node(&scene, "vm1"));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.ensure(&["web"]).await;
+    assert!(scene.bed.calls(mark).contains(&"virtualMachines.list".to_owned()));
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
 async fn a_change_rests_on_what_is_there_now() {
     let mut scene = read().await;
     scene.bed.cloud.world(|world| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SEVERAL: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
+pub(super) const SEVERAL: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
                        - name: kubernetes\n  primaryVMSet: none\n- name: second\n  primaryVMSet: other\n";
 
 /// The addresses in a pool.
