@@ -23,6 +23,7 @@ mod events;
 mod guard;
 pub(crate) mod json;
 mod known;
+mod late;
 pub(crate) mod machines;
 pub(crate) mod members;
 pub(crate) mod names;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::env::Env;
 use super::json;
 use super::known::Known;
+use super::late::Recent;
 use super::machines::{Interfaces, Machine};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
@@ -25,7 +26,7 @@ use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_LIST, NIC_LIST, NSG_GET, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST,
+    LB_LIST, NIC_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST,
 };
 use crate::client::{ApiError, Client};
 use crate::node::zones::Zones;
@@ -45,6 +46,7 @@ pub(super) struct Reads {
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
     pub(super) known: Known,
+    pub(super) recent: Recent,
     pub(super) refused: Refused,
 }
 
@@ -55,8 +57,8 @@ const SECURITY_GROUP: &str = "security group";
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
         let (owners, due_models, sets, machines) = Default::default();
-        let (known, refused) = Default::default();
-        Self { client, cluster, zones, owners, due_models, sets, machines, known, refused }
+        let (known, recent, refused) = Default::default();
+        Self { client, cluster, zones, owners, due_models, sets, machines, known, recent, refused }
     }
 
     /// Everything that a plan for these Services needs.
@@ -111,6 +113,7 @@ impl Reads {
         public_ips: BTreeMap<String, Seen<Vec<Value>>>,
         security_group: Option<Seen<Value>>,
     ) -> Result<Observed, ProviderError> {
+        let is_late = self.is_late(env, &balancers, &public_ips, security_group.as_ref());
         Ok(Observed {
             public_ips,
             security_group,
@@ -119,8 +122,27 @@ impl Reads {
             balancers,
             refused: self.refused.of(wanted),
             most_rules: self.refused.most_rules(),
+            is_late,
             ..Observed::default()
         })
+    }
+
+    /// Whether something of what was read is from before a write of this process.
+    fn is_late(
+        &self,
+        env: &Env,
+        balancers: &[Value],
+        public_ips: &BTreeMap<String, Seen<Vec<Value>>>,
+        security_group: Option<&Seen<Value>>,
+    ) -> bool {
+        let is_late =
+            |kind: Operation, group: &str, read: &[Value]| self.recent.is_late(kind.resource.segment(), group, read);
+        let mut addresses = public_ips.iter().filter_map(|(group, seen)| Some((group, seen.present()?)));
+        let security_group = security_group.and_then(Seen::present);
+        is_late(LB_LIST, &env.balancer_group, balancers)
+            || addresses.any(|(group, list)| is_late(PUBLIC_IP_LIST, group, list))
+            || security_group
+                .is_some_and(|group| is_late(NSG_GET, env.security_group_id().group(), std::slice::from_ref(group)))
     }
 
     /// What the writes of a plan may have changed in the status of Services; all else is as before.

@@ -51,6 +51,9 @@ pub(crate) struct Observed {
     /// The number of rules of an interface that Azure has named when it refused more.
     #[serde(default)]
     pub(crate) most_rules: Option<usize>,
+    /// Whether reads do not show yet what was just written.
+    #[serde(default)]
+    pub(crate) is_late: bool,
     /// The interfaces of nodes that may become or cease to be members.
     pub(crate) interfaces: super::machines::Interfaces,
 }

@@ -128,7 +128,15 @@ impl Writer<'_> {
             Write::Balancer(change) => &*change.edits,
             _ => &[],
         };
-        match self.client.begin(request).await {
+        let sent = self.client.begin(request).await;
+        match (&sent, write, &request.body) {
+            (Ok(_), Write::Balancer(_) | Write::Address(_) | Write::Security(_), Some(_)) => {
+                self.reads.recent.add(&request.id, request.etag.as_deref());
+            }
+            (Ok(_), _, None) => self.reads.recent.forget(&request.id),
+            _ => {}
+        }
+        match sent {
             Ok(Sent::Done(_)) => {
                 Self::completed(write, made);
                 Ok(Written::Done)
@@ -234,6 +242,7 @@ impl Writer<'_> {
                 Progress::Done
             }
             State::Failed(error) => {
+                self.reads.recent.forget(&pending.id);
                 let edits = lock(&self.ongoing.0).remove(&operation.name).unwrap_or_default();
                 return Ok(Progress::Failed(self.explained(&edits, error.into())));
             }

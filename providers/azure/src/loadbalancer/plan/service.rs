@@ -1,6 +1,7 @@
 //! The part of one Service in the changes of the shared objects. Pure.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ use super::balancer::{self, Edit};
 use crate::annotations::{self as keys, Scheme};
 use crate::client::id::ArmId;
 
+/// Retry interval of a deletion while reads are late.
+const LATE: Duration = Duration::from_secs(2);
 /// The reason of events about frontends that stay.
 const KEPT_FRONTEND: &str = "DeletingFrontendIPConfiguration";
 
@@ -76,6 +79,11 @@ impl Planner<'_> {
 
     /// Plans the end of everything of a Service.
     pub(super) fn delete(&mut self, place: usize, item: &Item) {
+        if self.observed.is_late {
+            let late = ProviderError::in_progress("Azure does not show yet what was just written", LATE);
+            self.failed.insert(place, late);
+            return;
+        }
         self.leave(place, item, None);
         self.release_addresses(place, item, &[]);
         if let Some(error) = self.unread_addresses(item) {

@@ -79,6 +79,23 @@ async fn a_change_rests_on_what_is_there_now() {
 }
 
 #[tokio::test]
+async fn a_deletion_waits_until_reads_show_what_was_written() {
+    for hidden in ["loadBalancers/kubernetes", "publicIPAddresses/kubernetes-a0000000111112222333344444444444"] {
+        let mut scene = Scene::new("", 2).await;
+        scene.service("web", &[], port(80));
+        scene.ensure(&["web"]).await;
+        let id = format!("{GROUP}/Microsoft.Network/{hidden}");
+        assert!(!scene.bed.cloud.object(&id).is_null(), "{hidden}");
+        scene.bed.cloud.world(|world| world.hide(&id, std::time::Duration::from_millis(300)));
+        let answers = scene.call(&["web"], ServiceAction::Delete).await;
+        assert!(answers[0].result.as_ref().is_err_and(ProviderError::is_in_progress), "{hidden}: {answers:?}");
+        scene.delete(&["web"]).await;
+        assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_reads() {
     let mut scene = read().await;
     let mark = scene.mark();
