@@ -85,6 +85,12 @@ fn of(pod: &Pod) -> Option<Installed> {
 
 fn only_one(mut found: Vec<Installed>) -> Result<Installed, Failure> {
     let fix = "give the flags of the one that you mean: --cloud-provider=NAME …";
+    // A trial beside the program.
+    let is_trial =
+        |installed: &Installed| installed.args.iter().any(|arg| arg == "--dry-run" || arg == "--dry-run=true");
+    if !found.iter().all(is_trial) {
+        found.retain(|installed| !is_trial(installed));
+    }
     let names: Vec<&str> = found.iter().map(|installed| &*installed.pod.metadata.name).collect();
     if found.iter().any(|installed| found.first().is_some_and(|first| first.args != installed.args)) {
         let text =
@@ -247,6 +253,8 @@ mod tests {
     fn several_installations_are_an_error_that_names_them() {
         let of = |args| of(&pod(&json!([args]))).unwrap();
         assert_eq!(only_one(vec![of("--v=2"), of("--v=2")]).ok().unwrap().args, ["--v=2"]);
+        assert_eq!(only_one(vec![of("--v=2"), of("--dry-run")]).ok().unwrap().args, ["--v=2"]);
+        assert!(only_one(vec![of("--dry-run=true")]).is_ok());
         let error = |found| only_one(found).err().unwrap().message;
         assert!(error(vec![of("--v=2"), of("--v=3")]).contains("different arguments run here (ccm-a, ccm-a)"));
         assert!(error(Vec::new()).starts_with("no pod of a cloud-controller-manager runs"));
