@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
+use ccm_kit::call::ErrorKind;
 use ccm_kit::lock;
 use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError};
@@ -129,11 +130,15 @@ impl Writer<'_> {
             _ => &[],
         };
         let sent = self.client.begin(request).await;
-        match (&sent, write, &request.body) {
-            (Ok(_), Write::Balancer(_) | Write::Address(_) | Write::Security(_), Some(_)) => {
+        // A write without an answer may have taken effect.
+        let is_unanswered = sent.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAnswer);
+        match write {
+            _ if request.operation.is_deletion() && sent.is_ok() => self.reads.recent.forget(&request.id),
+            Write::Balancer(_) | Write::Address(_) | Write::Security(_)
+                if request.body.is_some() && (sent.is_ok() || is_unanswered) =>
+            {
                 self.reads.recent.add(&request.id, request.etag.as_deref());
             }
-            (Ok(_), _, None) => self.reads.recent.forget(&request.id),
             _ => {}
         }
         match sent {

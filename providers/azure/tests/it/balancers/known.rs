@@ -1,5 +1,7 @@
 //! What was read in the last seconds is enough for Services that did not change.
 
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+
 use super::*;
 use crate::bed::pass;
 
@@ -93,6 +95,25 @@ async fn a_deletion_waits_until_reads_show_what_was_written() {
         assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
         scene.bed.is_clean();
     }
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_counts_as_written() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[("azure-load-balancer-internal", "true")], port(80));
+    let rule = Rule::every(Fault::ResetAfter).on("network", "loadBalancers.put");
+    scene.bed.cloud.fault(rule);
+    let answers = scene.call(&["web"], ServiceAction::Ensure).await;
+    assert!(answers[0].result.is_err(), "{answers:?}");
+    scene.bed.cloud.faults(Faults::clear);
+    let id = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes-internal");
+    assert!(!scene.bed.cloud.object(&id).is_null());
+    scene.bed.cloud.world(|world| world.hide(&id, std::time::Duration::from_millis(300)));
+    let answers = scene.call(&["web"], ServiceAction::Delete).await;
+    assert!(answers[0].result.as_ref().is_err_and(ProviderError::is_in_progress), "{answers:?}");
+    scene.delete(&["web"]).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    scene.bed.is_clean();
 }
 
 #[tokio::test]
