@@ -111,9 +111,7 @@ async fn one_refused_name_among_forty_balancers_fails_alone() {
         let services: Vec<Service> =
             (0..40).map(|number| of_kind(&format!("s{number}"), kind, &[(80, 31000 + number)])).collect();
         let process = bed.process().await;
-        for service in &services {
-            bed.ensure(&*process, service).await;
-        }
+        join_all(services.iter().map(|service| bed.ensure(&*process, service))).await;
         let hit = services[7].default_load_balancer_name();
         for (action, fault) in
             [("DescribeLoadBalancers", Fault::Deny), ("DescribeTags", code("ValidationError", "as the test says"))]
