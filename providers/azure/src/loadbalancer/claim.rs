@@ -60,7 +60,7 @@ pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Fr
 pub(crate) fn requests(item: &Item, ip: &Value) -> bool {
     let (address, family) = (json::property(ip, "ipAddress"), family_of(ip));
     let by_address = item.addresses.get(&family).is_some_and(|wanted| !address.is_empty() && same(wanted, address));
-    let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(wanted, json::name(ip)));
+    let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(&wanted.text, json::name(ip)));
     by_address || by_name
 }
 

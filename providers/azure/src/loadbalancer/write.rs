@@ -204,9 +204,8 @@ impl Writer<'_> {
         };
         self.send(&request, &Write::Address(change.clone()), made).await.map_err(|error| {
             let text = error.to_string();
-            let prefix = change.prefixes().map(|id| (keys::PIP_PREFIX.row.key, id));
             let group = (change.id.group() != self.env.group).then_some((keys::LB_GROUP.row.key, change.id.group()));
-            match prefix.chain(group).find(|(_, value)| text.contains(value)) {
+            match change.prefixes().chain(group).find(|(_, value)| text.contains(value)) {
                 Some((key, value)) => error.wrap(format!("{key} {value:?}")),
                 None => error,
             }
