@@ -121,7 +121,9 @@ impl Planner<'_> {
                     let may_leave = !has_foreign_rule(body, id.as_str(), item);
                     let (add, remove) = differences_of(pool, addresses_of(hosts.iter(), family), |_| may_leave);
                     if !add.is_empty() || !remove.is_empty() {
-                        due.push((*place, self.pool_change(&id, pool, add, remove)));
+                        let is_there = json::named(json::items(&change.before, "backendAddressPools"), &name).is_some();
+                        let service = is_there.then(|| item.key.clone());
+                        due.push((*place, PoolChange { service, ..self.pool_change(&id, pool, add, remove) }));
                     }
                 }
             }
@@ -199,7 +201,7 @@ impl Planner<'_> {
         remove: BTreeSet<String>,
     ) -> PoolChange {
         let network = self.env.network_id();
-        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove }
+        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove, service: None }
     }
 
     /// The pools of one load balancer are written one after the other.
