@@ -41,7 +41,7 @@ impl Planner<'_> {
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
         let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
-        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item) };
+        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item, self.observed, self.body(&name)) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
             let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
@@ -314,7 +314,7 @@ impl Planner<'_> {
                 self.findings.extend(kept);
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
-            let edit = Edit { drops, waits, ..Edit::of(place, item) };
+            let edit = Edit { drops, waits, ..Edit::of(place, item, self.observed, self.body(&name)) };
             self.add_edit(&name, edit);
         }
     }
