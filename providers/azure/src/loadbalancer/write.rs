@@ -176,7 +176,10 @@ impl Writer<'_> {
     async fn repaired(&self, write: &Write, message: &str) -> bool {
         match (repair::neighbour(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
-            (None, Some(set), Write::DeleteBalancer(id)) => self.repairs.detach(self.client, &set, id).await,
+            // Those of other resource groups are not the cluster's.
+            (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
+                self.repairs.detach(self.client, &set, id).await
+            }
             _ => false,
         }
     }

@@ -137,7 +137,7 @@ impl<'a> Planner<'a> {
                 }
             }
             (false, Some(nets)) => {
-                for net in nets {
+                for net in nets.iter().filter(|net| item.families.contains(&Family::of(net.addr()))) {
                     let family: &mut BTreeSet<String> = destinations.entry(Family::of(net.addr())).or_default();
                     family.insert(net.to_string());
                 }
@@ -255,7 +255,7 @@ fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
 fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
     let of_services = facts.services.iter().flat_map(|service| {
         let ips = service.published.iter().chain(&service.destinations.additional);
-        ips.map(ToString::to_string).chain(service.ranges.iter().cloned())
+        ips.map(ToString::to_string).chain(service.ranges.iter().filter(|_| !service.is_going).cloned())
     });
     let of_parts = parts.iter().flat_map(|part| part.claim.destinations.values().flatten().cloned());
     let mut node_ports = BTreeMap::<String, BTreeSet<i32>>::new();

@@ -358,6 +358,10 @@ fn address_of(observed: &Observed, id: &ArmId) -> Option<IpAddr> {
     observed.address(frontends.find(|frontend| same(json::text(frontend, &["id"]), id.as_str()))?)
 }
 
+fn port(number: u16) -> Value {
+    json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]})
+}
+
 fn node(number: u8) -> NodeRef {
     let ip = |text: String| NodeAddress::new(AddressType::InternalIp, text);
     Arc::new(Node {
