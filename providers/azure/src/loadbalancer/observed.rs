@@ -159,6 +159,11 @@ impl Observed {
         self.public_ips_of(&group).iter().find(|ip| same(json::text(ip, &["id"]), id))
     }
 
+    /// The frontends of all load balancers.
+    pub(crate) fn frontends(&self) -> impl Iterator<Item = &Value> {
+        self.balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"))
+    }
+
     /// The address of a frontend of a load balancer.
     pub(crate) fn address(&self, frontend: &Value) -> Option<IpAddr> {
         address(frontend, self.public_ip(json::reference(frontend, "publicIPAddress")))

@@ -76,8 +76,7 @@ impl BalancerChange {
         let mut after = self.before.clone();
         self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after));
         remove_unused_shared_probe(&mut after);
-        // As in the Go program, system tags have no effect without tags.
-        tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
+        tags::set_configured(&mut after, &env.tags, &env.system_tags);
         remove_new_empty_lists(&self.before, &mut after);
         after
     }
