@@ -25,7 +25,7 @@
 #   ccm-VERSION.tgz                 the chart, whose image is that of the release
 #   ccm-VERSION-PROVIDER.yaml       the overlays, with the digest of the image in place of its tag
 #   ccm-VERSION.spdx.json           the packages in the program (SPDX)
-#   provenance.json                 commit, toolchain and arguments of the build
+#   provenance.json                 commit, toolchain and arguments of the build, for each of these files (in-toto, SLSA)
 #   CHANGES.md                      the section of the changelog
 #   dashboard.svg, debug.png        the dashboard and the page /debug/ during an incident (cargo xtask dashboard)
 #   SHA256SUMS, SHA256SUMS.sig      checksums, and their signature with --key
@@ -141,7 +141,7 @@ gzip -9n <"$work/layer-1.tar" >"$work/layer.tar.gz"
 layer=$(blob "$work/layer.tar.gz" $oci.layer.v1.tar+gzip)
 jq -nc --arg arch "$arch" --arg created "$created" --arg layer "sha256:$(digest "$work/layer-1.tar")" '{
 	architecture: $arch, os: "linux", created: $created,
-	config: {User: "65532:65532", Entrypoint: ["/ccm"], ExposedPorts: {"10258/tcp": {}}},
+	config: {User: "65532:65532", Env: ["PATH=/usr/local/bin:/bin"], Entrypoint: ["/ccm"], ExposedPorts: {"10258/tcp": {}}},
 	rootfs: {type: "layers", diff_ids: [$layer]}}' >"$work/config.json"
 config=$(blob "$work/config.json" $oci.config.v1+json)
 jq -nc --arg type $oci.manifest.v1+json --argjson config "$config" --argjson layer "$layer" --arg version "$version" \
@@ -200,7 +200,7 @@ cargo tree --locked --package ccm --edges normal --no-default-features --feature
 	--prefix none --format '{p}|{l}' | sed 's/^\([^ |]* [^ |]*\)[^|]*|/\1|/; s/ (\*)$//' | sort -u >"$work/packages"
 awk -F '"' '/^name = / { name = $2 } /^version = / { version = $2 } /^checksum = / { print name " v" version "|" $2 }' Cargo.lock >"$work/sums"
 jq -n --rawfile packages "$work/packages" --rawfile sums "$work/sums" --arg name "$name" --arg created "$created" \
-	--arg lock "$(digest Cargo.lock)" '
+	--arg content "$(digest "$work/packages")" '
 	def rows: split("\n") | map(select(. != "") | split("|"));
 	($sums | rows | map({key: .[0], value: .[1]}) | from_entries) as $sums
 	| [$packages | rows[] | (.[0] | split(" v")) as [$package, $version] | {
@@ -211,20 +211,24 @@ jq -n --rawfile packages "$work/packages" --rawfile sums "$work/sums" --arg name
 		checksums: (if $sums[.[0]] then [{algorithm: "SHA256", checksumValue: $sums[.[0]]}] else [] end)}] as $all
 	| ($all[] | select(.name == "ccm").SPDXID) as $root
 	| {spdxVersion: "SPDX-2.3", dataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT", name: $name,
-		documentNamespace: "https://spdx.org/spdxdocs/\($name)-\($lock)",
+		documentNamespace: "https://spdx.org/spdxdocs/\($name)-\($content)",
 		creationInfo: {created: $created, creators: ["Tool: hack/release.sh"]}, packages: $all,
 		relationships: ([{spdxElementId: "SPDXRef-DOCUMENT", relationshipType: "DESCRIBES", relatedSpdxElement: $root}]
 			+ [$all[] | select(.SPDXID != $root) | {spdxElementId: $root, relationshipType: "DEPENDS_ON", relatedSpdxElement: .SPDXID}])}
 	' >"$out/$name.spdx.json"
 
 printf '%s\n' "$section" >"$out/CHANGES.md"
-jq -n --arg program "$name-linux-$arch" --arg sum "$(digest "$out/$name-linux-$arch")" --arg commit "$(git rev-parse HEAD)" \
+(cd "$out" && sha256sum -- *) >"$work/subjects"
+jq -n --rawfile subjects "$work/subjects" --arg image "$IMAGES" --arg sum "${image#sha256:}" \
+	--arg script "$REPOSITORY/blob/v$version/hack/release.sh" --arg source "git+$REPOSITORY" --arg commit "$(git rev-parse HEAD)" \
 	--arg rustc "$(rustc -V)" --arg lock "$(digest Cargo.lock)" --arg features "$features" --arg profile "$profile" \
-	--arg target "$target" '{_type: "https://in-toto.io/Statement/v1", subject: [{name: $program, digest: {sha256: $sum}}],
+	--arg target "$target" '{_type: "https://in-toto.io/Statement/v1",
+	subject: ([$subjects | split("\n")[] | select(. != "") | split("  ") | {name: .[1], digest: {sha256: .[0]}}]
+		+ [{name: $image, digest: {sha256: $sum}}]),
 	predicateType: "https://slsa.dev/provenance/v1", predicate: {
-		buildDefinition: {buildType: "hack/release.sh", externalParameters: {features: $features, profile: $profile, target: $target},
-			resolvedDependencies: [{name: "commit", digest: {gitCommit: $commit}}, {name: "Cargo.lock", digest: {sha256: $lock}}]},
-		runDetails: {builder: {id: "hack/release.sh", version: {rustc: $rustc}}}}}' >"$out/provenance.json"
+		buildDefinition: {buildType: $script, externalParameters: {features: $features, profile: $profile, target: $target},
+			resolvedDependencies: [{name: "commit", uri: $source, digest: {gitCommit: $commit}}, {name: "Cargo.lock", digest: {sha256: $lock}}]},
+		runDetails: {builder: {id: $script, version: {rustc: $rustc}}}}}' >"$out/provenance.json"
 
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 if [[ -n $key ]]; then openssl pkeyutl -sign -rawin -inkey "$key" -in "$out/SHA256SUMS" -out "$out/SHA256SUMS.sig"; fi

@@ -52,6 +52,13 @@ fn parse(words: &[String], forms: &str, namespaces: &Namespace) -> Result<Scope,
         ["service" | "services" | "svc", name] => {
             Scope::Service(ServiceKey { namespace: namespaces.default.as_str().into(), name: (*name).into() })
         }
+        [name] if !["node", "nodes", "no", "service", "services", "svc"].contains(name) => {
+            let text = format!(
+                "{name:?}: of which kind? node/{name}, or service/{name} for the Service in the namespace {}; -n names another",
+                namespaces.default
+            );
+            return Err(Failure::error(text));
+        }
         _ => return Err(Failure::error(format!("{:?}: {forms}", words.join(" ")))),
     };
     if words.len() > 2 || parts.iter().any(|part| part.is_empty()) && scope != Scope::All {
@@ -92,6 +99,12 @@ mod tests {
         assert_eq!(within(&["svc/shop/web"], Some("shop")), Ok(shop));
         let error = within(&["svc/default/web"], Some("shop")).unwrap_err();
         assert!(error.contains("--namespace=shop contradict each other"), "{error}");
+    }
+
+    #[test]
+    fn a_bare_name_is_an_error_that_shows_how_to_write_it_with_each_kind() {
+        let text = within(&["web"], Some("shop")).unwrap_err();
+        assert!(text.contains("node/web, or service/web for the Service in the namespace shop"), "{text}");
     }
 
     #[test]

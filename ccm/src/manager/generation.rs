@@ -19,9 +19,10 @@ use futures::FutureExt;
 use rand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::reload::{self, Reload};
-use super::{Manager, instances, program_metrics};
+use super::{Manager, first_pass, instances, program_metrics};
 use crate::controllers::{Configured, Controller, Refused, Start};
 use crate::exit::Failure;
 use crate::options::Chosen;
@@ -166,6 +167,14 @@ impl Manager {
         if let Some(reload) = &mut reload {
             reload.done();
         }
+        let _first_pass = self.options.dry_run.then(|| {
+            let (nodes, services) = (self.nodes.clone(), self.services.clone());
+            let synced = async move {
+                nodes.synced().await;
+                services.synced().await;
+            };
+            AbortOnDropHandle::new(tokio::spawn(first_pass::report(self.gate.clone(), self.metrics.clone(), synced)))
+        });
         let mut changed = pin!(reload::changed(reload));
         if let (Some(second), Some(lease)) = (second, generation.second.clone()) {
             let leading = tokio::select! {

@@ -1,5 +1,6 @@
 //! Assembles the parts and shuts them down: stores, election, controllers.
 
+mod first_pass;
 mod generation;
 mod lead;
 mod ports;

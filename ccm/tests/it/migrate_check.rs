@@ -182,7 +182,7 @@ mod real_apiserver {
              node.cloudprovider.kubernetes.io/uninitialized: on new nodes alone it cannot start, and no other program \
              removes that taint -> add the toleration {key: node.cloudprovider.kubernetes.io/uninitialized, operator: \
              Exists}, as in manifests/base\n",
-            "error    rbac                 services/status: system:serviceaccount:kube-system:cloud-controller-manager may not patch services/status: address of the load balancer, and the finalizer -> apply the RBAC of manifests/ (base/rbac.yaml), or: kubectl create clusterrole ccm-services-status-patch --verb=patch --resource=services/status && kubectl create clusterrolebinding ccm-services-status-patch --clusterrole=ccm-services-status-patch --serviceaccount=kube-system:cloud-controller-manager\n",
+            "error    rbac                 services/status: system:serviceaccount:kube-system:cloud-controller-manager may not patch services/status: address of the load balancer, and the finalizer -> kubectl apply -f manifests/base/rbac.yaml, or: kubectl create clusterrole ccm-services-status-patch --verb=patch --resource=services/status && kubectl create clusterrolebinding ccm-services-status-patch --clusterrole=ccm-services-status-patch --serviceaccount=kube-system:cloud-controller-manager\n",
         ]);
         let elsewhere = found(&scene.check(&["-o", "json", "--namespace=default"]));
         assert!(!elsewhere.iter().any(|line| line.contains("pod ")), "{elsewhere:?}");

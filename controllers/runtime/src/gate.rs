@@ -148,6 +148,13 @@ impl Gate {
         self.dry_run
     }
 
+    /// In a dry run: how many plans are due, and how many writes they have.
+    pub fn withheld(&self) -> (usize, usize) {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let steps = || shown.values().map(|plan| plan.steps.len());
+        (steps().filter(|count| *count > 0).count(), steps().sum())
+    }
+
     /// The client, for reads.
     pub fn client(&self) -> &Client {
         &self.client

@@ -17,7 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::failing::Failing;
 use crate::gate::{GateError, settled};
 use crate::leader::Leadership;
-use crate::metrics::{Def, IntCounterVec, Metrics};
+use crate::metrics::{Def, IntCounterVec, Metrics, Part};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
 use slot::Slot;
@@ -474,6 +474,7 @@ pub async fn periodically<F, Fut>(
     F: FnMut() -> Fut + Send,
     Fut: Future<Output = ()> + Send,
 {
+    let mut first = Some(metrics.part::<FirstPasses>().begin());
     loop {
         let started = tokio::time::Instant::now();
         // Draining lets a pass in flight end; a lost lease drops it.
@@ -486,6 +487,7 @@ pub async fn periodically<F, Fut>(
                 tracing::error!(controller = name, panic = panic_text(&*panic), "a pass panicked");
             },
         }
+        drop(first.take());
         let wait = match pace {
             Pace::FromEnd => period,
             Pace::FromStart => period.saturating_sub(started.elapsed()),
@@ -504,7 +506,31 @@ crate::metrics! {
     }
 }
 
+/// The loops of [`periodically`] whose first pass has not ended.
+#[derive(Default)]
+struct FirstPasses(Arc<()>);
+
+impl FirstPasses {
+    /// The first pass lasts until this is dropped.
+    fn begin(&self) -> Arc<()> {
+        self.0.clone()
+    }
+}
+
+impl Part for FirstPasses {
+    fn new(_: &Metrics) -> Self {
+        Self::default()
+    }
+}
+
 impl Metrics {
+    /// Whether each periodic pass has ended once, and no key of a queue is ready or in progress.
+    pub fn is_idle(&self) -> bool {
+        let passes = self.part::<FirstPasses>();
+        // One count is its own.
+        Arc::strong_count(&passes.0) == 1 && self.queues().iter().all(|queue| queue.ready + queue.working == 0)
+    }
+
     fn sync_error(&self, controller: &str) {
         self.part::<RunnerMetrics>().errors.with_label_values(&[controller]).inc();
     }

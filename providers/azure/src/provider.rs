@@ -31,7 +31,7 @@ use crate::flags::{self, FLAGS, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::env::{Ages, Env, PoolKind, Preconfigured, Several};
+use crate::loadbalancer::env::{Ages, Env, Several};
 use crate::loadbalancer::selector::Selector;
 use crate::loadbalancer::tags::Tags;
 use crate::node::fleet::Fleet;
@@ -40,7 +40,7 @@ use crate::node::zones::Zones;
 use crate::routes::{self, AzureRoutes};
 use crate::shared::Shared;
 use crate::start::cloud::Cloud;
-use crate::start::config::{Config, PoolType, Variable};
+use crate::start::config::{Config, Variable};
 use crate::start::identity::{Connections, METADATA, METADATA_VARIABLE, identities, problems};
 
 /// The timeout of one attempt of a call: lists of large scale sets take a while.
@@ -237,7 +237,6 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
             nodes: selector("nodeSelector", one.nodes.as_ref())?,
         })
     });
-    let preconfigured = balancing.unmanaged_pools;
     let age = |key: &str| config.ttl(key, Duration::from_secs(120));
     Ok(Env {
         subscription: config.identity.network_subscription.clone(),
@@ -253,12 +252,9 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         link_group: balancing.private_link_resource_group.clone(),
         balancer_name: balancing.name.clone(),
         is_standard: balancing.is_standard,
-        pools: match balancing.pool_type {
-            PoolType::NodeIpConfiguration => PoolKind::Interfaces,
-            PoolType::NodeIp => PoolKind::Addresses,
-        },
+        pools: balancing.pools,
         migrates: balancing.migrate_api,
-        preconfigured: Preconfigured { internal: preconfigured.internal, external: preconfigured.external },
+        preconfigured: balancing.preconfigured,
         excludes_masters: balancing.exclude_masters,
         disables_outbound_snat: balancing.disable_outbound_snat,
         shared_probe: balancing

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use ccm::webhook::persistent_volume as volumes;
-use ccm_provider::{ConfigMapSpec, ServiceControllerSpec, VolumeSource};
+use ccm_provider::{ConfigMapSpec, Related, ServiceControllerSpec, VolumeSource};
 use ccm_runtime::permission::{BORN_WITH_ROLES, LEASE, SYSTEM_NAMESPACE};
 
 use crate::field;
@@ -29,6 +29,9 @@ const VOLUMES: &[(&str, &[VolumeSource])] = &[
 
 /// The service controllers of Compute Engine.
 const GCE_CONTROLLERS: &[ServiceControllerSpec] = &ccm_provider_gce::SERVICE_CONTROLLERS;
+
+/// The objects on which several load balancers of Azure depend. Namespaces are needed only with a selector for them.
+const OF_AZURE: Related = Related { endpoint_slices: true, namespaces: false };
 
 /// A file: its path in the folder of the manifests, and its content.
 pub type File = (&'static str, String);
@@ -55,6 +58,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("components/volume-webhook-gce/match-condition.yaml", match_condition_patch("gce")),
         ("components/volume-webhook-openstack/match-condition.yaml", match_condition_patch("openstack")),
         ("overlays/gce/cluster-id.yaml", config_maps("gce", &ccm_provider_gce::CONFIG_MAPS)),
+        ("overlays/azure/endpoint-slices.yaml", related("azure", OF_AZURE)),
         ("charts/ccm/templates/_volumes.tpl", chart_volumes()),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
@@ -165,6 +169,20 @@ fn config_maps(provider: &str, specs: &'static [ConfigMapSpec]) -> String {
     text
 }
 
+/// The permissions for the objects on which load balancers of a provider depend, for the process and for its service
+/// controller where that has an account of its own.
+fn related(provider: &str, related: Related) -> String {
+    let name = format!("{ACCOUNT}:{provider}");
+    let role = role("ClusterRole", &name, None, &rbac::related(related).cluster);
+    let binding = binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), ACCOUNT);
+    let account = "service-controller";
+    format!(
+        "{HEADER}{}{binding}# With components/service-account-credentials.\n- kind: ServiceAccount\n  name: {account}\n  namespace: \
+         {SYSTEM_NAMESPACE}\n",
+        role.trim_start_matches("---\n")
+    )
+}
+
 fn volume_sources(provider: &str) -> &'static [VolumeSource] {
     let own = VOLUMES.iter().find(|(name, _)| *name == provider);
     own.map_or(&VolumeSource::ALL, |(_, sources)| sources)
@@ -268,6 +286,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
         define(&format!("controller.{client}"), &rules.cluster);
     }
     define("leader-migration", &system(&rbac::leader_migration()));
+    define("related.azure", &rbac::related(OF_AZURE).cluster);
     let config_maps = system(&rbac::config_maps(&ccm_provider_gce::CONFIG_MAPS));
     define("config-maps.gce", &config_maps);
     define("trial.config-maps.gce", &rbac::reads(&config_maps));

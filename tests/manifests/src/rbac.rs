@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm::Controller;
-use ccm_provider::{ConfigMapSpec, SecretSpec, ServiceControllerSpec};
+use ccm_provider::{ConfigMapSpec, Related, SecretSpec, ServiceControllerSpec};
 use ccm_runtime::Permission;
 use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES, account};
 
@@ -134,6 +134,11 @@ pub fn per_provided(controllers: &[Controller], specs: &[ServiceControllerSpec])
     let mut all = per_controller(controllers);
     let standard = all.remove("service-controller").unwrap_or_default();
     specs.iter().map(|spec| (spec.client_name, standard.clone())).collect()
+}
+
+/// The permissions for the objects beside nodes and Services on which load balancers of a provider depend.
+pub fn related(related: Related) -> Rules {
+    Rules::of(ccm_controllers::service::related::permissions(related))
 }
 
 /// The permissions of a provider for the Secrets of its configuration: `get`, by name.

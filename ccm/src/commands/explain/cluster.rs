@@ -183,7 +183,8 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     let foreign = |node: &NodeRef| view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
     let strangers = candidates.iter().filter(|node| foreign(node)).count();
     let new = candidates.iter().filter(|node| !foreign(node) && node.has_taint(TAINT_UNINITIALIZED)).count();
-    let mut text = format!("{} of {} nodes are hosts of the balancer", candidates.len(), nodes.len());
+    let hosts = candidates.len() - strangers - new;
+    let mut text = format!("{hosts} of {} nodes are hosts of the balancer", nodes.len());
     let notes = [
         (!reasons.is_empty()).then(|| format!("not {reasons}")),
         (strangers > 0).then(|| format!("{strangers} of another cloud")),
@@ -193,7 +194,7 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
         text.push_str("; ");
         text.push_str(&note);
     }
-    match candidates.len() - strangers - new {
+    match hosts {
         0 if new > 0 => Fact::waiting("the initialization of nodes", text),
         0 => Fact::bad(about, text, "add nodes of this cloud"),
         _ => Fact::good(about, text),

@@ -234,7 +234,10 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
     let none = fact((0..9).map(|n| excluded(&format!("n{n}"))).collect());
     assert_eq!(none.state, FactState::Bad);
     assert!(none.text.contains("none of 9 nodes") && none.text.ends_with("; and 4 more)"), "{}", none.text);
-    assert_eq!(fact(vec![worker("a", &[TAINT_UNINITIALIZED])]).state, FactState::Waiting);
+    let new = || worker("a", &[TAINT_UNINITIALIZED]);
+    let some = fact(vec![new(), worker("b", &[])]);
+    assert_eq!(some.text, "1 of 2 nodes are hosts of the balancer; 1 not initialized yet");
+    assert_eq!(fact(vec![new()]).state, FactState::Waiting);
 }
 
 #[test]

@@ -400,7 +400,16 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
             let text = text(": neither file was compared");
             Check { fix: "see that both hold the same".into(), ..Check::good("cloud-config", subject, text) }
         }
-        "cloud-config" => Check::warning("cloud-config", subject, text(": one works without a file"), fix),
+        "cloud-config" => {
+            let fix = match theirs.given(flag.name) {
+                true => "copy the file of the pod to this machine, and give the copy: --cloud-config=FILE",
+                false => {
+                    "if only this command needs the file, as outside of the cluster, nothing: --suppress=cloud-config; if the \
+                     program will run with it, see that its settings are intended"
+                }
+            };
+            Check::warning("cloud-config", subject, text(": only one of them reads a file"), fix)
+        }
         "use-service-account-credentials" => {
             Check::warning(FLAG_VALUE, subject, text(": other accounts need the rights"), fix)
         }

@@ -57,6 +57,8 @@ const RBAC: Flag = Flag::new(
     "",
     "A file or folder with roles and bindings that will be applied, or - for stdin: what they grant counts as granted.",
 );
+/// The finding of the providers about what a Service would get.
+const LOAD_BALANCERS: &str = "load-balancers";
 const DEFAULT_ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 pub(super) const SUPPRESS: Flag = Flag::new(
     SECTION,
@@ -168,8 +170,32 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     progress.go_on("checking permissions");
     checks.extend(rights(call, world, &account, &controllers, granted).await);
     progress.go_on("looking at the cloud");
-    checks.extend(cloud(world).await);
-    checks
+    once(checks, cloud(world).await)
+}
+
+/// The findings of this program and those of the provider, without those of both about the same problem: the provider's
+/// say more. A planned write that is an error stays one.
+fn once(mut ours: Vec<Check>, mut theirs: Vec<Check>) -> Vec<Check> {
+    ours.retain(|check| {
+        let same = |other: &&mut Check| other.subject == check.subject && other.severity > Severity::Info;
+        match &*check.check {
+            services::PLAN => match theirs.iter_mut().filter(same).find(|other| other.check == LOAD_BALANCERS) {
+                Some(other) => {
+                    if check.severity > other.severity {
+                        other.severity = check.severity;
+                        other.message.push_str(services::LOSS);
+                    }
+                    false
+                }
+                None => true,
+            },
+            "plan" => !theirs.iter_mut().filter(same).any(|other| check.message.contains(&other.message)),
+            nodes::INSTANCE => !theirs.iter_mut().filter(same).any(|other| other.severity == Severity::Error),
+            _ => true,
+        }
+    });
+    ours.append(&mut theirs);
+    ours
 }
 
 /// The missing permissions of the account of the installation.
@@ -308,7 +334,7 @@ fn text(checks: &[Check], output: Output) -> String {
     }
     let of = |severity: Severity| counted(count(checks, severity), severity.as_str());
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let _ = writeln!(text, "\n{errors}, {warnings}, {} passed.", count(checks, Severity::Info));
+    let _ = writeln!(text, "\n{errors}, {warnings}, {}.", counted(count(checks, Severity::Info), "note"));
     text
 }
 

@@ -14,7 +14,7 @@ use super::joined;
 use crate::commands::previewed::Previewed;
 
 const PROVIDER_ID: &str = "node-provider-id";
-const INSTANCE: &str = "node-instance";
+pub(super) const INSTANCE: &str = "node-instance";
 
 pub(super) struct Nodes<'a> {
     pub(super) nodes: &'a [NodeRef],
@@ -100,26 +100,27 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
 
 /// Whether its instance exists. The lifecycle controller decides whether a node without one is deleted.
 fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Kind> {
-    let find = "see that name and provider ID of the node are those of its instance, and that account, region and tags in \
-                --cloud-config are right";
+    let find = "if the machine exists: compare spec.providerID and the name of the node with the instance in the cloud, and \
+                account and region of --cloud-config with those of the cluster; if it does not: delete the node";
     match answer? {
         Lookup::Found(_) | Lookup::Foreign => None,
         Lookup::Gone(evidence) if is_deleted(node, &seen.previewed.plans) => {
-            let text = format!("it would be deleted: {evidence}, and it is not Ready");
+            let text = format!("this program would delete the node: {evidence}, and it is not Ready");
             Some((Severity::Error, "node-deletion", text, find.into()))
         }
         Lookup::Gone(evidence) => {
             let ready = node.ready == Some(ConditionStatus::True);
             let then = if ready {
-                "as soon as it is not Ready, it would be deleted"
+                "if it stops being Ready, this program deletes the node"
             } else {
-                "it would be deleted once that is sure"
+                "this program deletes the node when a second answer confirms it"
             };
-            Some((Severity::Error, INSTANCE, format!("the cloud does not have it: {evidence}; {then}"), find.into()))
+            Some((Severity::Error, INSTANCE, format!("{evidence}; {then}"), find.into()))
         }
         Lookup::Unknown(error) => {
             let class = error.class();
-            let text = format!("the cloud does not say whether it has it: {error} ({})", class.as_str());
+            let text =
+                format!("unknown whether its instance exists, so that it is left alone: {error} ({})", class.as_str());
             let fix: Cow<'static, str> = match class {
                 ErrorClass::NotFound | ErrorClass::Unknown => find.into(),
                 class => class.remediation().into(),

@@ -14,7 +14,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::join;
+use super::{DEFAULT_ACCOUNT, join};
 use crate::Controller;
 use crate::options::Options;
 
@@ -300,11 +300,25 @@ fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us:
     let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, of_verb)| &of_verb.why);
     let why: Vec<&str> = why.copied().collect::<BTreeSet<_>>().into_iter().collect();
     let text = format!("{who} may not {} {}{named}{within}: {}", join(verbs), resource(right), why.join("; "));
-    let fix = format!("apply the RBAC of manifests/ (base/rbac.yaml), or: {}", grant(right, verbs, names));
+    let fix = format!("{}{}", of_manifests(right), grant(right, verbs, names));
     // The identity of this command may differ from the account that will run the program.
     match need.vital && !about_us {
         true => Check::error(CHECK, right.resource, text, fix),
         false => Check::warning(CHECK, right.resource, text, fix),
+    }
+}
+
+/// The part of the manifests that grants it, if they know the account. Only this program's own account has another name in
+/// the chart.
+fn of_manifests(right: &Right) -> &'static str {
+    let controllers = |name: &str| name.ends_with("-controller");
+    match service_account(&right.account) {
+        _ if right.account == DEFAULT_ACCOUNT => "kubectl apply -f manifests/base/rbac.yaml, or: ",
+        Some((SYSTEM_NAMESPACE, name)) if controllers(name) => {
+            "it is the account of one controller (--use-service-account-credentials): apply \
+             manifests/components/service-account-credentials (Helm: serviceAccountCredentials=true), or: "
+        }
+        _ => "",
     }
 }
 

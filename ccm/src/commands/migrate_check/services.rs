@@ -10,6 +10,9 @@ use super::joined;
 use crate::commands::output::counted;
 use crate::commands::previewed::Previewed;
 
+pub(super) const PLAN: &str = "service-plan";
+/// At the end of a plan with a disruptive step.
+pub(super) const LOSS: &str = "; traffic may be lost";
 const FINALIZER: &str = "service-finalizer";
 const ANNOTATIONS: &str = "service-annotations";
 
@@ -168,7 +171,7 @@ fn planned(plan: &Plan) -> Option<Check> {
     };
     let disruptive = plan.steps.iter().any(|step| step.risk == Risk::Disruptive);
     Some(match disruptive {
-        true => Check::error(&check, &*plan.subject, format!("{text}; traffic may be lost"), fix),
+        true => Check::error(&check, &*plan.subject, format!("{text}{LOSS}"), fix),
         false => Check::warning(&check, &*plan.subject, text, fix),
     })
 }

@@ -8,6 +8,7 @@ fn code_of_the_guide_is_code_of_the_example() {
         include_str!("../../src/lib.rs"),
         include_str!("../../src/maintenance.rs"),
         include_str!("main.rs"),
+        include_str!("../../examples/mine.rs"),
     );
     let blocks: Vec<&str> =
         guide.split("\n```rust,ignore\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0).collect();

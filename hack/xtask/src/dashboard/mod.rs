@@ -73,7 +73,8 @@ fn story(scene: &mut Scene, prometheus: &mut Prometheus, out: Option<&Path>) -> 
     let begin = prometheus.now()?;
     scene.trouble(Trouble::ZoneLostAndThrottled)?;
     for (alert, cause) in MUST_FIRE {
-        let query = format!("ALERTS{{alertstate=\"firing\",alertname=\"{alert}\"}}");
+        // While the one was awaited, the other may have fired and ended.
+        let query = format!("max_over_time(ALERTS{{alertstate=\"firing\",alertname=\"{alert}\"}}[1h])");
         prometheus.until(scene, &format!("{alert} fires, because {cause}"), &query)?;
     }
     if let Some(out) = out {

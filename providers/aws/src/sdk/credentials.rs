@@ -159,18 +159,23 @@ fn hint(error: &CredentialsError) -> String {
     fixed.to_owned()
 }
 
+/// How to do without the metadata service.
+const WITHOUT_METADATA: &str = "do without it: credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                                AWS_PROFILE), and a file for --cloud-config with the section [Global] and its keys Region, VPC, \
+                                KubernetesClusterID, and either SubnetID or RoleARN, which is a role that these credentials assume";
+
 /// Why the metadata service did not answer.
 pub(super) fn metadata_failure(error: &ImdsError) -> String {
     match (error, status(error)) {
-        (_, Some(403)) => "the instance metadata service refuses (HTTP 403): it is switched off for this instance; \
-                           switch it on (aws ec2 modify-instance-metadata-options --http-endpoint enabled), or set Region, VPC, \
-                           RoleARN and KubernetesClusterID in the cloud config"
-            .to_owned(),
+        (_, Some(403)) => format!(
+            "the instance metadata service refuses (HTTP 403): it is switched off for this instance; switch it on (aws ec2 \
+             modify-instance-metadata-options --instance-id ID --http-endpoint enabled), or {WITHOUT_METADATA}"
+        ),
         (_, Some(status)) => format!("the instance metadata service answered HTTP {status}"),
         (ImdsError::FailedToLoadToken(_) | ImdsError::IoError(_), None) => format!(
-            "the instance metadata service did not answer ({}): either this is no EC2 instance, or the answer may not pass one more \
-             hop into a pod: run with hostNetwork, or raise the limit (aws ec2 modify-instance-metadata-options \
-             --http-put-response-hop-limit 2)",
+            "the instance metadata service did not answer ({}): in a pod, run with hostNetwork, or let the answer pass one more hop \
+             (aws ec2 modify-instance-metadata-options --instance-id ID --http-put-response-hop-limit 2); on a machine that is \
+             no EC2 instance, {WITHOUT_METADATA}",
             causes(error, None)
         ),
         (_, None) => causes(error, None),

@@ -122,7 +122,7 @@ pub(super) fn security(env: &Env, item: &Item, observed: &Observed) -> Option<Fa
     }
     Some(match observed.security_group.as_ref()? {
         Seen::Present(group) => {
-            let frontends = observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+            let frontends = observed.frontends();
             let own = frontends.filter(|frontend| item.names.own(json::name(frontend)));
             let own: Vec<String> = own.filter_map(|it| observed.address(it)).map(|ip| ip.to_string()).collect();
             let is_for = |(_, of): &(&str, Vec<String>)| own.iter().any(|ip| of.contains(ip));

@@ -16,12 +16,13 @@ use crate::client::id::same;
 use crate::loadbalancer::claim::is_of_some_service;
 use crate::loadbalancer::json;
 use crate::loadbalancer::machines::Machine;
-use crate::loadbalancer::names::is_of;
+use crate::loadbalancer::names::{is_of, is_pool_of_all};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::wanted::Wanted;
 use crate::loadbalancer::{Balancers, tags};
 
 pub(super) const PUBLIC_IP: &str = "PublicIPAddress";
+pub(super) const POOL: &str = "BackendPool";
 pub(super) const SECURITY_GROUP: &str = "SecurityGroup";
 
 /// The position of the only Service in its work.
@@ -121,6 +122,38 @@ fn part_id(balancer: &str, base: &str) -> String {
     format!("{balancer}/{base}")
 }
 
+/// The part of a load balancer to which an object with this name belongs; the object itself if it is of no Service.
+fn part_of(balancer: &str, name: &str) -> String {
+    let name = name.to_lowercase();
+    part_id(balancer, name.get(..BASE).filter(|_| is_of_some_service(&name)).unwrap_or(&name))
+}
+
+/// The pools of load balancers that are not those of all nodes, with the rules that refer to them.
+pub(super) fn pools(cluster: &str, observed: &Observed) -> Vec<Object> {
+    let of = |balancer: &Value| {
+        let id = json::text(balancer, &["id"]).to_lowercase();
+        let object = |pool: &Value| {
+            let (name, own) = (json::name(pool), json::text(pool, &["id"]));
+            let rules = ["loadBalancingRules", "outboundRules", "inboundNatRules"].into_iter();
+            let rules = rules.flat_map(|list| json::items(balancer, list));
+            let rules = rules.filter(|rule| same(json::reference(rule, "backendAddressPool"), own)).map(json::name);
+            let claim = Claim { cluster: cluster.to_owned(), marks: vec![name.to_owned()], ..Claim::default() };
+            Object {
+                kind: POOL,
+                id: own.to_lowercase(),
+                name: format!("{}: pool {name}", json::name(balancer)),
+                claim: Some(claim),
+                members: state::members(observed, balancer, |other| other == name),
+                users: rules.map(|rule| (part_of(&id, rule), format!("the rule {rule} uses it"))).collect(),
+                ..Object::default()
+            }
+        };
+        let pools = json::items(balancer, "backendAddressPools").iter();
+        pools.filter(|pool| !is_pool_of_all(cluster, json::name(pool))).map(object).collect::<Vec<_>>()
+    };
+    observed.balancers.iter().flat_map(of).collect()
+}
+
 /// The public IP addresses that were made for Services of the cluster.
 pub(super) fn addresses(cluster: &str, observed: &Observed) -> Vec<Object> {
     let users = users(observed);
@@ -153,10 +186,9 @@ fn users(observed: &Observed) -> BTreeMap<String, BTreeMap<String, String>> {
         let id = json::text(balancer, &["id"]).to_lowercase();
         for frontend in json::items(balancer, "frontendIPConfigurations") {
             let name = json::name(frontend).to_lowercase();
-            let base = name.get(..BASE).filter(|_| is_of_some_service(&name)).unwrap_or(&name);
             let why = format!("the frontend {name} of the load balancer {} uses it", json::name(balancer));
             let ip = json::reference(frontend, "publicIPAddress").to_lowercase();
-            users.entry(ip).or_default().insert(part_id(&id, base), why);
+            users.entry(ip).or_default().insert(part_of(&id, &name), why);
         }
     }
     users

@@ -1,5 +1,5 @@
-//! What is left of Services that are gone: frontends with their rules and probes, public IP addresses, and destinations in
-//! the security group.
+//! What is left of Services that are gone: frontends with their rules and probes, pools, public IP addresses, and
+//! destinations in the security group.
 //!
 //! Names on a load balancer have the UID of a Service; nothing there names the cluster but the name of the load balancer
 //! itself. So they are kept unless a node of this cluster is behind it. A public IP address has tags of the cluster and of
@@ -11,17 +11,19 @@ use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_kit::inspect::orphans::{self, Services, Unclaimed};
 use ccm_kit::inspect::{Claim, LOAD_BALANCER, Object};
 use ccm_provider::{Change, Claims, Orphan, ProviderError, Risk, Service, ServiceAction, ServiceWork};
+use serde_json::Value;
 
 use super::Inspector;
 use super::explain_service::members;
-use super::inventory::{self, PUBLIC_IP, SECURITY_GROUP};
+use super::inventory::{self, POOL, PUBLIC_IP, SECURITY_GROUP};
 use crate::client::id::ArmId;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::json;
 use crate::loadbalancer::machines::Machine;
-use crate::loadbalancer::names::Family;
+use crate::loadbalancer::names::{Family, own_pool};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::address::{AddressChange, AddressEdit, EditKind};
+use crate::loadbalancer::plan::balancer::{BalancerChange, Edit};
 use crate::loadbalancer::plan::step::Write;
 
 /// The name of a Service of which only the UID is known. No Service can have it.
@@ -37,14 +39,29 @@ pub(super) async fn find(azure: &Inspector, cluster: &str, claims: &Claims) -> R
     let mut found = Vec::new();
     let live: BTreeSet<String> = services.claiming().map(Service::default_load_balancer_name).collect();
     let nodes = machines(claims);
+    let is_node = |member: &String| nodes.contains(member);
     for balancer in &observed.balancers {
-        let is_ours = members(&observed, balancer, |_| true).iter().any(|member| nodes.contains(member));
+        let is_ours = members(&observed, balancer, |_| true).iter().any(is_node);
         for object in inventory::parts(cluster, &observed, balancer) {
             let is_live = object.claim.iter().flat_map(|claim| &claim.marks).any(|base| live.contains(base));
             if !is_live {
                 found.extend(of_balancer(&services, object, is_ours));
             }
         }
+    }
+    if !balancers.env().several.is_empty() {
+        let gone: BTreeSet<String> = found.iter().map(|part| part.object.id.clone()).collect();
+        let of =
+            |service: &Service| [Family::V4, Family::V6].map(|family| own_pool(&service.key().to_string(), family));
+        let live: BTreeSet<String> = services.claiming().flat_map(of).collect();
+        // Others have pools on these load balancers too: it has nodes, or rules of Services that are gone and no others.
+        found.extend(inventory::pools(cluster, &observed).into_iter().filter_map(|object| {
+            let is_named =
+                object.claim.iter().flat_map(|claim| &claim.marks).any(|it| live.contains(&it.to_lowercase()));
+            let is_ours = object.users.keys().all(|user| gone.contains(user))
+                && (!object.users.is_empty() || object.members.iter().any(is_node));
+            (is_ours && !is_named).then(|| of_pool(object))
+        }));
     }
     let addresses = inventory::addresses(cluster, &observed).into_iter();
     found.extend(addresses.filter_map(|object| of_address(&services, object)));
@@ -102,6 +119,18 @@ fn of_balancer(services: &Services<'_>, object: Object, is_ours: bool) -> Option
     Some(Unclaimed { kept: services.namesake(&service).or(doubt), risk: Risk::Disruptive, ..found })
 }
 
+fn of_pool(object: Object) -> Unclaimed {
+    Unclaimed {
+        object,
+        owner: "a Service with externalTrafficPolicy: Local".to_owned(),
+        why: "no Service has a pool of this name".to_owned(),
+        marks: "its name, and its rules or members".to_owned(),
+        kept: None,
+        risk: Risk::None,
+        changes: vec![],
+    }
+}
+
 fn of_address(services: &Services<'_>, object: Object) -> Option<Unclaimed> {
     // It may be that of several Services.
     if object.claim.iter().flat_map(|claim| &claim.marks).any(|service| services.claims(service)) {
@@ -151,6 +180,20 @@ pub(super) async fn delete(azure: &Inspector, cluster: &str, orphan: &Orphan) ->
             // The address is a separate orphan.
             orphans::delete(balancers, cluster, &service, is_there, |step| step.summary.kind != PUBLIC_IP).await
         }
+        POOL => {
+            let (observed, _) = observe(balancers, cluster, &nobody()?).await?;
+            let of = |balancer: &&Value| {
+                orphan.id.starts_with(&format!("{}/", json::text(balancer, &["id"]).to_lowercase()))
+            };
+            match observed.balancers.iter().find(of) {
+                Some(balancer) if is_there(&inventory::pools(cluster, &observed))? => {
+                    let mut change = BalancerChange::new(balancers.env(), json::name(balancer), Some(balancer));
+                    change.edits.push(Edit { own_pools: claim.marks, ..Edit::default() });
+                    write(balancers, Write::Balancer(change), orphan, Kind::Frame).await
+                }
+                _ => Ok(()),
+            }
+        }
         PUBLIC_IP => {
             let (observed, _) = observe(balancers, cluster, &nobody()?).await?;
             match is_there(&inventory::addresses(cluster, &observed))? {
@@ -185,6 +228,10 @@ async fn release(
     };
     let edits = claim.marks.iter().map(edit).collect();
     let change = AddressChange { id, cluster: cluster.to_owned(), zones: Vec::new(), before, edits };
-    let step = Step::new(Write::Address(change), orphan.step.clone(), Items::one(0), Part::new(Kind::Release));
+    write(balancers, Write::Address(change), orphan, Kind::Release).await
+}
+
+async fn write(balancers: &Balancers, write: Write, orphan: &Orphan, kind: Kind) -> Result<(), ProviderError> {
+    let step = Step::new(write, orphan.step.clone(), Items::one(0), Part::new(kind));
     orphans::write(balancers, &[step]).await
 }

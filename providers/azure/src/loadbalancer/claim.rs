@@ -3,6 +3,7 @@
 //! Objects on a shared load balancer are a Service's by their names, public IP addresses by their tags. A Service may
 //! share the frontend of another one: by the address or the name of its public IP address, or by its private address.
 
+use ccm_provider::address::parse_ip;
 use serde_json::Value;
 
 use super::json::{self, same};
@@ -60,7 +61,7 @@ pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Fr
 pub(crate) fn requests(item: &Item, ip: &Value) -> bool {
     let (address, family) = (json::property(ip, "ipAddress"), family_of(ip));
     let by_address = item.addresses.get(&family).is_some_and(|wanted| !address.is_empty() && same(wanted, address));
-    let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(wanted, json::name(ip)));
+    let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(&wanted.text, json::name(ip)));
     by_address || by_name
 }
 
@@ -120,6 +121,21 @@ pub(crate) fn other_use(balancer: &Value, id: &str, base: &str) -> Option<String
     let pool = json::items(balancer, "inboundNatPools").iter().find(refers);
     let used = |what: &str, object: Option<&Value>| object.map(|object| format!("the {what} {}", json::name(object)));
     used("outbound rule", outbound).or_else(|| used("inbound NAT rule", nat)).or_else(|| used("inbound NAT pool", pool))
+}
+
+/// Whether a pool with the name of a Service's own is that: a rule of the Service refers to it, or it has only nodes. Users
+/// may have made one with this name.
+pub(crate) fn is_own_pool(observed: &Observed, item: &Item, balancer: &Value, pool: &Value) -> bool {
+    let id = json::text(pool, &["id"]);
+    let refers =
+        |rule: &Value| item.names.own(json::name(rule)) && same(json::reference(rule, "backendAddressPool"), id);
+    let nodes = observed.cluster.as_ref().map(|facts| &facts.nodes);
+    let is_node = |address: &Value| {
+        let ip = parse_ip(json::property(address, "ipAddress"));
+        ip.zip(nodes).is_some_and(|(ip, nodes)| nodes.contains(&ip))
+    };
+    let members = json::items(pool, "loadBalancerBackendAddresses");
+    json::items(balancer, "loadBalancingRules").iter().any(refers) || !members.is_empty() && members.iter().all(is_node)
 }
 
 /// Whether a name is that of an object of some Service: `a` and most of a UID.

@@ -9,6 +9,7 @@ use super::selector::Selector;
 use super::tags::Tags;
 use crate::annotations::Scheme;
 use crate::client::id::{ArmId, same};
+pub(crate) use crate::start::config::{PoolKind, Preconfigured};
 
 pub(crate) const LOAD_BALANCERS: &str = "Microsoft.Network/loadBalancers";
 pub(crate) const PUBLIC_IPS: &str = "Microsoft.Network/publicIPAddresses";
@@ -66,23 +67,6 @@ pub(crate) struct Ages {
     pub(crate) balancers: Duration,
     pub(crate) public_ips: Duration,
     pub(crate) security_group: Duration,
-}
-
-/// The kind of members of the pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) enum PoolKind {
-    /// IP configurations of the nodes' interfaces.
-    #[default]
-    Interfaces,
-    /// Addresses of the nodes.
-    Addresses,
-}
-
-/// `preConfiguredBackendPoolLoadBalancerTypes`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Preconfigured {
-    pub(crate) internal: bool,
-    pub(crate) external: bool,
 }
 
 /// One of several load balancers.

@@ -3,10 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use ccm_kit::balancer::{Progress, Written};
 use ccm_kit::{Cluster, lock};
-use ccm_provider::{EventType, Finding, Service, ServiceAction, Severity, Subject};
+use ccm_provider::{
+    ErrorClass, EventType, Finding, ProviderError, Service, ServiceAction, ServiceKey, Severity, Subject,
+};
 
+use super::plan::step::Write;
 use super::wanted::CONFIGURATION;
+
+/// Reasons and text of the Go program for pools of single Services.
+const POOL_UPDATED: &str = "LoadBalancerBackendPoolUpdated";
+const POOL_FAILED: &str = "LoadBalancerBackendPoolUpdateFailed";
+const POOL_TEXT: &str = "Load balancer backend pool updated successfully";
 
 /// The emitted events.
 #[derive(Debug)]
@@ -14,11 +23,51 @@ pub(super) struct Events {
     cluster: Cluster,
     /// The last findings of each Service: reason and text.
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
+    /// The Services whose pools are being written, by operation.
+    pools: Mutex<BTreeMap<String, String>>,
 }
 
 impl Events {
     pub(super) fn new(cluster: Cluster) -> Self {
-        Self { cluster, reported: Mutex::default() }
+        let (reported, pools) = Default::default();
+        Self { cluster, reported, pools }
+    }
+
+    /// Emits the result of a write of the pool of a single Service. What is planned again at once has no event.
+    pub(super) fn pool_written(&self, write: &Write, written: &Result<Written, ProviderError>) {
+        let Write::Pool(change) = write else { return };
+        let Some(service) = &change.service else { return };
+        match written {
+            Ok(Written::Accepted(operation)) => {
+                lock(&self.pools).insert(operation.name.clone(), service.clone());
+            }
+            Ok(Written::Done) => self.pool_ended(service, None),
+            Ok(Written::Failed(error)) | Err(error) => self.pool_ended(service, Some(error)),
+        }
+    }
+
+    /// The same for a write that takes long.
+    pub(super) fn pool_polled(&self, operation: &str, progress: &Result<Progress, ProviderError>) {
+        let error = match progress {
+            Ok(Progress::Done) => None,
+            Ok(Progress::Failed(error)) => Some(error),
+            Ok(Progress::Running) | Err(_) => return,
+        };
+        let service = lock(&self.pools).remove(operation);
+        service.inspect(|service| self.pool_ended(service, error));
+    }
+
+    fn pool_ended(&self, service: &str, error: Option<&ProviderError>) {
+        let Some(context) = self.cluster.context() else { return };
+        let Some(service) = ServiceKey::parse(service).and_then(|key| context.services.get(&key)) else { return };
+        let subject = Subject::service(&service);
+        match error {
+            None => context.events.event(&subject, EventType::Normal, POOL_UPDATED, POOL_TEXT),
+            Some(error) => match error.class() {
+                ErrorClass::Conflict | ErrorClass::NotFound | ErrorClass::InProgress { .. } => {}
+                class => context.events.failure(&subject, POOL_FAILED, &error.to_string(), Some(&class)),
+            },
+        }
     }
 
     /// Emits the findings that were not emitted for this Service yet. A deletion emits none.

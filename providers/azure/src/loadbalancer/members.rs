@@ -220,6 +220,8 @@ pub(crate) struct PoolChange {
     pub(crate) remove: BTreeSet<String>,
     /// Whether later calls have more to do.
     pub(crate) has_more: bool,
+    /// The Service whose own pool it is, if that was there before: it gets an event.
+    pub(crate) service: Option<String>,
 }
 
 impl InterfaceChange {
@@ -499,6 +501,7 @@ mod tests {
             add: [("c".to_owned(), "10.0.0.3".parse().unwrap())].into(),
             remove: ["10.0.0.2".to_owned()].into(),
             has_more: false,
+            service: None,
         };
         let body = change.body();
         let addresses = &body["properties"]["loadBalancerBackendAddresses"];

@@ -169,7 +169,9 @@ impl BalancerCloud for Balancers {
     async fn write(&self, step: &Step<Write>, made: &Made, _: &Scope) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
         let writing = self.cloud()?.reads.known.writing();
-        let written = self.writer()?.apply(&step.write, made).await?;
+        let written = self.writer()?.apply(&step.write, made).await;
+        self.cloud()?.events.pool_written(&step.write, &written);
+        let written = written?;
         writing.ended();
         Ok(written)
     }
@@ -177,6 +179,7 @@ impl BalancerCloud for Balancers {
     async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let progress = self.writer()?.poll(operation).await;
         self.cloud()?.reads.known.polled();
+        self.cloud()?.events.pool_polled(&operation.name, &progress);
         progress
     }
 

@@ -21,7 +21,7 @@ use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan::MOST_SETS;
 use super::refused::Refused;
-use super::wanted::hosts::{internal_addresses, is_unmanaged};
+use super::wanted::hosts::internal_addresses;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
@@ -29,6 +29,7 @@ use crate::client::operation::{
     LB_LIST, NIC_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST,
 };
 use crate::client::{ApiError, Client};
+use crate::node::identity::is_unmanaged;
 use crate::node::zones::Zones;
 
 /// The reads, shared by all Services.
@@ -162,7 +163,7 @@ impl Reads {
                 list.push(ip);
             }
         }
-        let frontends = observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        let frontends = observed.frontends();
         let ids = frontends.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
         let unknown = ids.filter(|id| observed.public_ip(id.as_str()).is_none()).map(|id| id.group().to_lowercase());
         let groups: BTreeSet<String> = unknown.filter(|group| observed.public_ips.contains_key(group)).collect();

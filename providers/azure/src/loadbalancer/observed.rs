@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json;
+use super::names::Family;
 use super::wanted::Destinations;
 use super::wanted::destinations;
 use crate::client::id::{ArmId, same};
@@ -84,13 +85,17 @@ impl ServiceFacts {
     pub(crate) fn of(service: &Service) -> Self {
         let ingress = service.status.load_balancer.ingress.iter();
         let annotation = service.metadata.annotations.get(crate::annotations::DESTINATION_RANGES.row.key);
-        let ranges = annotation.into_iter().flat_map(|text| text.split(','));
+        let (destinations, families) = (destinations(service), Family::of_service(service));
+        let family = |range: &str| Some(Family::of(range.parse::<ipnet::IpNet>().ok()?.addr()));
+        let ranges = annotation.into_iter().flat_map(|text| text.split(',')).map(str::trim);
+        let is_used = |range: &&str| family(range).is_some_and(|family| families.contains(&family));
+        let ranges = ranges.filter(|range| !destinations.has_floating_ip && is_used(range));
         Self {
             key: service.key().to_string(),
             base: service.default_load_balancer_name(),
             published: ingress.filter_map(|ingress| ccm_provider::address::parse_ip(&ingress.ip)).collect(),
-            destinations: destinations(service),
-            ranges: ranges.map(|range| range.trim().to_owned()).filter(|range| !range.is_empty()).collect(),
+            ranges: ranges.map(str::to_owned).collect(),
+            destinations,
             is_going: service.metadata.deletion_timestamp.is_some() || !service.is_load_balancer(),
         }
     }
@@ -152,6 +157,11 @@ impl Observed {
     pub(crate) fn public_ip(&self, id: &str) -> Option<&Value> {
         let group = ArmId::parse(id).ok()?.group().to_owned();
         self.public_ips_of(&group).iter().find(|ip| same(json::text(ip, &["id"]), id))
+    }
+
+    /// The frontends of all load balancers.
+    pub(crate) fn frontends(&self) -> impl Iterator<Item = &Value> {
+        self.balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"))
     }
 
     /// The address of a frontend of a load balancer.

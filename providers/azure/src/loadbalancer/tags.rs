@@ -72,6 +72,11 @@ pub(crate) fn set(object: &mut Value, wanted: &Tags, system: &[String]) {
     }
 }
 
+/// Sets the configured tags of an object. As in the Go program, system tags have no effect without them.
+pub(crate) fn set_configured(object: &mut Value, wanted: &Tags, system: &[String]) {
+    set(object, wanted, if wanted.is_empty() { &[] } else { system });
+}
+
 /// The Services in a tag of a public IP address.
 pub(crate) fn services(tag: &str) -> Vec<String> {
     tag.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()

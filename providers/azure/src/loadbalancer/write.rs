@@ -176,7 +176,10 @@ impl Writer<'_> {
     async fn repaired(&self, write: &Write, message: &str) -> bool {
         match (repair::neighbour(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
-            (None, Some(set), Write::DeleteBalancer(id)) => self.repairs.detach(self.client, &set, id).await,
+            // Those of other resource groups are not the cluster's.
+            (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
+                self.repairs.detach(self.client, &set, id).await
+            }
             _ => false,
         }
     }
@@ -204,9 +207,8 @@ impl Writer<'_> {
         };
         self.send(&request, &Write::Address(change.clone()), made).await.map_err(|error| {
             let text = error.to_string();
-            let prefix = change.prefixes().map(|id| (keys::PIP_PREFIX.row.key, id));
             let group = (change.id.group() != self.env.group).then_some((keys::LB_GROUP.row.key, change.id.group()));
-            match prefix.chain(group).find(|(_, value)| text.contains(value)) {
+            match change.prefixes().chain(group).find(|(_, value)| text.contains(value)) {
                 Some((key, value)) => error.wrap(format!("{key} {value:?}")),
                 None => error,
             }

@@ -44,7 +44,7 @@ impl Holder {
     }
 
     /// The holder of a network interface or public IP: its scale set, if it is inside one.
-    fn of_network(object: &ArmId) -> Self {
+    pub(crate) fn of_network(object: &ArmId) -> Self {
         let set = std::iter::successors(object.parent(), ArmId::parent).find(|parent| parent.is(VMSS.kind));
         set.map_or_else(|| Self::group(object.subscription(), object.group()), Self::ScaleSet)
     }
@@ -252,16 +252,6 @@ impl Fleet {
     }
 }
 
-/// The holder of a network interface.
-pub(crate) fn holder_of_interface(interface: &ArmId) -> Holder {
-    Holder::of_network(interface)
-}
-
-/// The holder of a public IP.
-pub(crate) fn holder_of_public_ip(public_ip: &ArmId) -> Holder {
-    Holder::of_network(public_ip)
-}
-
 impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
@@ -331,12 +321,12 @@ mod tests {
         let set = ArmId::new("S", "G", VMSS.kind, "ss");
         let interface = set.child("virtualMachines", "1").child("networkInterfaces", "nic");
         let of_set = Holder::ScaleSet(set.clone());
-        assert_eq!(holder_of_interface(&interface), of_set);
+        assert_eq!(Holder::of_network(&interface), of_set);
         let public_ip = interface.child("ipConfigurations", "c").child("publicIPAddresses", "p");
-        assert_eq!(holder_of_public_ip(&public_ip), of_set);
+        assert_eq!(Holder::of_network(&public_ip), of_set);
         assert_eq!(Holder::of(&set.child("virtualMachines", "1")), of_set);
         let alone = ArmId::new("S", "G", "Microsoft.Network/networkInterfaces", "nic");
-        assert_eq!(holder_of_interface(&alone), Holder::group("s", "g"));
+        assert_eq!(Holder::of_network(&alone), Holder::group("s", "g"));
         assert_eq!(
             Holder::of(&ArmId::new("s", "g", "Microsoft.Compute/virtualMachines", "v")),
             Holder::group("S", "G")

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{AddressType, NewRoute, Node, NodeAddress, NodeReader, ProviderError, Route, Routes, address};
+use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, address};
 use futures::FutureExt;
 use ipnet::IpNet;
 use serde_json::Value;
@@ -27,6 +27,7 @@ use crate::client::operation::ROUTES_GET;
 use crate::client::view::{list, text};
 use crate::client::{ApiError, Client, id::ArmId, id::same};
 use crate::loadbalancer::tags::Tags;
+use crate::loadbalancer::wanted::hosts::internal_addresses;
 use crate::node::identity::is_unmanaged;
 
 mod table;
@@ -202,11 +203,6 @@ fn entry(route: &Value, is_node: impl Fn(&str, &IpAddr) -> bool) -> Option<Entry
     Some(Entry { name: name.to_owned(), destination: range.to_owned(), target })
 }
 
-fn addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
-    let internal = node.addresses.iter().filter(|address| address.kind == AddressType::InternalIp);
-    internal.filter_map(NodeAddress::ip)
-}
-
 #[async_trait]
 impl RouteTable for AzureTable {
     type Id = Arc<[IpNet]>;
@@ -226,7 +222,7 @@ impl RouteTable for AzureTable {
         let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
         let names: std::collections::BTreeSet<String> =
             nodes.iter().map(|node| node.name.to_ascii_lowercase()).collect();
-        let hops: std::collections::BTreeSet<IpAddr> = nodes.iter().flat_map(|node| addresses(node)).collect();
+        let hops: std::collections::BTreeSet<IpAddr> = nodes.iter().flat_map(|node| internal_addresses(node)).collect();
         let is_node = |name: &str, hop: &IpAddr| names.contains(&name.to_ascii_lowercase()) || hops.contains(hop);
         let routes = table.value.as_ref().as_ref().map(|table| list(table, "/properties/routes")).unwrap_or_default();
         let entries = routes.iter().filter_map(|route| entry(route, is_node)).collect();
@@ -244,7 +240,7 @@ impl RouteTable for AzureTable {
     }
 
     fn hops(node: &Node) -> Vec<IpAddr> {
-        if is_unmanaged(node) { Vec::new() } else { addresses(node).collect() }
+        if is_unmanaged(node) { Vec::new() } else { internal_addresses(node).collect() }
     }
 
     fn hop<'a>(hops: &'a [IpAddr], destination: &IpNet) -> Option<&'a IpAddr> {

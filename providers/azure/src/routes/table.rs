@@ -61,9 +61,7 @@ impl Writer {
         if routes == before && !is_new {
             return Ok(());
         }
-        // As in the Go program, system tags have no effect without tags.
-        let Settings { tags: wanted, system_tags, .. } = &self.settings;
-        tags::set(&mut table, wanted, if wanted.is_empty() { &[] } else { system_tags });
+        tags::set_configured(&mut table, &self.settings.tags, &self.settings.system_tags);
         if let Some(properties) = table.pointer_mut("/properties").and_then(Value::as_object_mut) {
             properties.insert("routes".to_owned(), Value::Array(routes));
         }

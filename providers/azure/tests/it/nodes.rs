@@ -157,7 +157,7 @@ async fn a_machine_that_is_in_no_complete_list_is_gone() {
     bed.uniform("pool", 2);
     let vm = bed.machine("vm");
     let instance = format!("{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/0");
-    let provider = bed.process("").await;
+    let provider = bed.process("nodeInstanceNotFoundGracePeriodInSeconds: 300\n").await;
     let nodes = [node("pool000000", &format!("azure://{instance}")), node("vm", &format!("azure://{vm}"))];
     assert!(
         look_up(&provider, &nodes, Aspects::LIFECYCLE).await.iter().all(|answer| matches!(answer, Lookup::Found(_)))
@@ -173,6 +173,8 @@ async fn a_machine_that_is_in_no_complete_list_is_gone() {
     let answers = look_up(&provider, &all, Aspects::LIFECYCLE).await;
     assert!(is_unlisted(&answers[0]) && is_unlisted(&answers[1]), "{answers:?}");
     assert!(matches!(answers[2], Lookup::Found(_)), "{answers:?}");
+    let Lookup::Gone(evidence) = &answers[0] else { panic!("{answers:?}") };
+    assert_eq!(evidence.grace.as_secs(), 300, "a younger node stays");
 }
 
 #[tokio::test]
@@ -263,6 +265,16 @@ async fn nodes_of_others_are_not_judged() {
     // A name that no machine ever had says nothing.
     let error = unknown(&one(&provider, &node("ab", "")).await);
     assert!(!error.is_empty());
+}
+
+#[tokio::test]
+async fn a_single_machine_is_found_by_its_id_without_nodes_of_availability_sets() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    let vm = bed.machine("vm");
+    let provider = bed.process("disableAvailabilitySetNodes: true\n").await;
+    let answer = one(&provider, &node("vm", &format!("azure://{vm}"))).await;
+    assert!(matches!(answer, Lookup::Found(_)), "{answer:?}");
 }
 
 #[tokio::test]

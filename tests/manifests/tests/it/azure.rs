@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::rendered::{args, chart, documents, overlay, workload};
+use crate::rendered::{args, chart, documents, overlay, template, workload};
+use crate::tools::helm;
 
 fn named(list: &Value, name: &str) -> Value {
     list.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
@@ -34,4 +35,31 @@ fn the_chart_takes_the_file() {
         assert!(args.iter().any(|one| one == arg), "{arg}: {args:?}");
     }
     assert!(args.iter().any(|arg| arg.starts_with("--cloud-config=")), "{args:?}");
+}
+
+/// The accounts that may list and watch EndpointSlices.
+fn watchers_of_slices(documents: &[Value]) -> Vec<String> {
+    let rule = json!({"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]});
+    let of_kind = |kind: &'static str| documents.iter().filter(move |one| one["kind"] == kind);
+    let role = of_kind("ClusterRole").find(|one| one["rules"].as_array().is_some_and(|rules| rules.contains(&rule)));
+    let Some(role) = role else { return Vec::new() };
+    let is_of = |one: &&Value| one["roleRef"]["name"] == role["metadata"]["name"];
+    let subjects = of_kind("ClusterRoleBinding").filter(is_of).flat_map(|one| one["subjects"].as_array().unwrap());
+    subjects.map(|subject| subject["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn who_balances_may_watch_endpoint_slices() {
+    let Some(text) = overlay("azure") else { return };
+    assert_eq!(watchers_of_slices(&documents(&text)), ["cloud-controller-manager", "service-controller"]);
+    let Some(helm) = helm() else { return };
+    let chart = |settings: &str| {
+        let settings = format!("image.repository=a,clusterName=k,{settings}");
+        watchers_of_slices(&documents(&template(&helm, &["--set", &settings]).unwrap()))
+    };
+    let inline = "cloudProvider=azure,cloudConfig.inline=a";
+    assert_eq!(chart(inline), ["test-cloud-controller-manager"]);
+    assert_eq!(chart(&format!("{inline},trial=true,serviceAccountCredentials=true")).len(), 1);
+    assert_eq!(chart(&format!("{inline},serviceAccountCredentials=true")), ["service-controller"]);
+    assert_eq!(chart("cloudProvider=gce"), [""; 0]);
 }

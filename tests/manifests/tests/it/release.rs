@@ -104,6 +104,10 @@ fn the_files_of_a_release_name_its_image_and_its_repository() {
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
 
     output(&out, "sha256sum", &["--check", "--strict", "SHA256SUMS"]);
+    let (sums, provenance) = (read("SHA256SUMS"), read("provenance.json"));
+    for (sum, name) in sums.lines().map(|line| line.split_once("  ").unwrap()) {
+        assert!(name == "provenance.json" || provenance.contains(sum), "{name} is not in {provenance}");
+    }
     let krew = read("plugin.yaml");
     let line =
         |key: &str| krew.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap_or_else(|| panic!("{krew}"));

@@ -69,7 +69,7 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     assert_eq!(find("--verb=delete").message, format!("{ACCOUNT} may not delete nodes: nodes whose instance is gone"));
     assert_eq!(
         find("--verb=delete").fix,
-        "apply the RBAC of manifests/ (base/rbac.yaml), or: kubectl create clusterrole ccm-nodes-delete --verb=delete \
+        "kubectl apply -f manifests/base/rbac.yaml, or: kubectl create clusterrole ccm-nodes-delete --verb=delete \
          --resource=nodes && kubectl create clusterrolebinding ccm-nodes-delete --clusterrole=ccm-nodes-delete \
          --serviceaccount=kube-system:cloud-controller-manager"
     );
@@ -141,8 +141,12 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     assert!(
         check.message.starts_with("system:serviceaccount:kube-system:service-controller may not patch services/status")
     );
+    let component = "it is the account of one controller (--use-service-account-credentials): apply \
+                     manifests/components/service-account-credentials (Helm: serviceAccountCredentials=true), or: kubectl ";
+    assert!(check.fix.starts_with(component), "{check:?}");
     let checks = answered(&needs, None, |question| question.contains("serviceaccounts/token"));
-    assert!(checks[0].fix.ends_with("--user=jane"), "{checks:?}");
+    let fix = &checks[0].fix;
+    assert!(fix.starts_with("kubectl -n kube-system create role ") && fix.ends_with("--user=jane"), "{fix}");
     let checks = answered(&needs, Some("forbidden"), |question| question.contains("services/status"));
     assert_eq!(lines(checks.clone()), ["warning rbac", "warning rbac services/status"]);
     assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");

@@ -80,7 +80,7 @@ warning  admission-plugins  pod kube-system/kube-apiserver-a: kube-apiserver has
 warning  cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-config=/etc/x: newer versions do not know the flag and stop at their start -> take --cloud-config out
 warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-controller-manager runs with --enable-leader-migration, and this program would not share its second lease -> give --enable-leader-migration, with the same --leader-migration-config, until kube-controller-manager has no cloud any more
 
-4 errors, 3 warnings, 0 passed.
+4 errors, 3 warnings, 0 notes.
 ";
     assert_eq!(text(&checks, Output::plain(Format::Text)), expected);
     let document = json(&checks);
@@ -127,9 +127,20 @@ fn flags_of_an_in_tree_cloud_are_compared_with_the_flags_here() {
         in_tree(&["--cloud-config=/etc/cloud.conf", "--node-monitor-period=5"], &[])[1..],
         [
             "warning flag-value kube-controller-manager has a value that this program would not take: invalid argument \"5\" for \"--node-monitor-period\" flag: time: missing unit in duration \"5\"",
-            "warning cloud-config --cloud-config is /etc/cloud.conf there and not set here: one works without a file",
+            "warning cloud-config --cloud-config is /etc/cloud.conf there and not set here: only one of them reads a file",
         ]
     );
+}
+
+#[test]
+fn a_configuration_on_one_side_has_a_fix_that_can_be_followed_on_another_machine() {
+    let fix = |theirs: &[&str], here: &[&str]| {
+        only(flags_of(&[cloud_controller(theirs)], &[&[NO_ROUTES][..], here].concat()), "cloud-config").fix
+    };
+    let theirs = ["--cloud-config=/etc/cloud.conf"];
+    assert!(fix(&theirs, &[]).ends_with("give the copy: --cloud-config=FILE"));
+    assert!(fix(&[], &["--cloud-config=/tmp/place"]).ends_with("see that its settings are intended"));
+    assert_eq!(fix(&theirs, &["--cloud-config=/tmp/copy"]), "see that both hold the same");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn an_error_of_the_cloud_has_its_own_fix() {
     assert_eq!(check.fix, "grant ec2:DescribeInstances to the identity of the controller manager");
     let unclear = Lookup::Unknown(ProviderError::InstanceNotFound);
     let check = only(of_nodes(vec![(node("a", Some("fake://a")), unclear)], Vec::new()), "node-instance");
-    assert!(check.fix.starts_with("see that name and provider ID"), "{check:?}");
+    assert!(check.fix.starts_with("if the machine exists: compare"), "{check:?}");
 }
 
 #[test]
@@ -207,5 +207,47 @@ fn annotations_with_mistakes_are_reported_as_the_lint_has_them() {
     assert_eq!(
         lines(checks),
         ["error service-annotations service default/web", "warning service-annotations service default/web"]
+    );
+}
+
+#[test]
+fn a_problem_that_the_provider_reports_too_is_one_finding() {
+    let balancer = |severity, name: &str| Check {
+        severity,
+        ..Check::warning("load-balancers", format!("service a/{name}"), "no such network", "see the network")
+    };
+    let ours = vec![
+        Check::error("service-plan", "service a/moved", "2 writes would be made; traffic may be lost", "ccm plan"),
+        Check::warning("service-plan", "service a/status", "1 write would be made", "ccm plan"),
+        Check::error("plan", "service a/failed", "could not be planned: no such network", "ccm explain"),
+        Check::error("plan", "service a/other", "could not be planned: the API server", "ccm explain"),
+        Check::error("node-instance", "node lost", "the instance does not exist", "compare"),
+        Check::error("node-instance", "node unknown", "the instance does not exist", "compare"),
+        Check::error("node-deletion", "node lost", "it would be deleted", "compare"),
+    ];
+    let theirs = vec![
+        balancer(Severity::Warning, "moved"),
+        balancer(Severity::Info, "status"),
+        balancer(Severity::Error, "failed"),
+        balancer(Severity::Error, "other"),
+        Check::error("provider-ids", "node lost", "no server", "delete it"),
+        Check::warning("provider-ids", "node unknown", "another zone", "none"),
+    ];
+    let found = once(ours, theirs);
+    let moved = found.iter().find(|check| check.subject == "service a/moved").unwrap();
+    assert_eq!((moved.severity, &*moved.message), (Severity::Error, "no such network; traffic may be lost"));
+    assert_eq!(
+        lines(found),
+        [
+            "error load-balancers service a/failed, a/other",
+            "error load-balancers service a/moved",
+            "error node-deletion node lost",
+            "error node-instance node unknown",
+            "error plan service a/other",
+            "error provider-ids node lost",
+            "warning provider-ids node unknown",
+            "warning service-plan service a/status",
+            "info load-balancers service a/status",
+        ]
     );
 }

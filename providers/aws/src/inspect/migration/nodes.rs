@@ -161,16 +161,15 @@ fn naming(node: &NodeRef, instance: &Instance) -> Option<Check> {
     let by_address = address.as_deref() == node.name.split('.').next();
     let names_another = (identity::is_ec2_dns_name(&node.name) && !by_address)
         || node.name.split('.').next().and_then(InstanceId::parse).is_some_and(|id| id.as_str() != instance.id);
-    let real = &instance.private_dns_name;
     Some(if names_another {
-        let text = format!("its provider ID names instance {}, whose private DNS name is {real}", instance.id);
+        let (id, real) = (&instance.id, &instance.private_dns_name);
+        let text = format!("its provider ID names instance {id}, whose private DNS name is {real}");
         let fix = "delete the Node and let the kubelet register it again with its own provider ID";
         Check::error(IDS, subject, text, fix)
     } else {
-        let text = format!(
-            "its name is not the private DNS name of its instance ({real}): it is found by its provider ID, which a node that \
-             registers again does not have"
-        );
+        // Without the names, so that those of a whole cluster are one finding.
+        let text = "its name is not the private DNS name of its instance: it is found by its provider ID, which a node that \
+                    registers again does not have";
         let fix =
             "start the kubelet with --provider-id=aws:///<zone>/<instance ID>, or name nodes after their instances";
         Check::warning(NAMES, subject, text, fix)

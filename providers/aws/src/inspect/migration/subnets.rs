@@ -49,20 +49,26 @@ fn check(aws: &Inspector, claims: &Claims, observed: &Observed, internal: bool) 
                 .filter(|subnet| !subnet.tags.contains_key(role))
                 .map(|subnet| &*subnet.id)
                 .collect();
-            let note = match unmarked.is_empty() {
-                true => String::new(),
-                false => format!(
-                    "; without the tag {role}, so another subnet of the zone with it would be chosen instead: {}",
-                    unmarked.join(", ")
+            let good = Check::good(CHECK, subject, format!("would be in {}", ids.join(", ")));
+            if unmarked.is_empty() {
+                return good;
+            }
+            let note = format!("without the tag {role} = 1: {}. Another subnet of the zone", unmarked.join(", "));
+            Check {
+                message: format!("{}; {note} that gets it would be chosen instead", good.message),
+                fix: format!(
+                    "to keep this choice: aws ec2 create-tags --resources {} --tags Key={role},Value=1",
+                    unmarked.join(" ")
                 ),
-            };
-            Check::good(CHECK, subject, format!("would be in {}{note}", ids.join(", ")))
+                ..good
+            }
         }
         Err(error) => {
             let key = aws.settings.ownership.cluster_key().unwrap_or_else(|| "kubernetes.io/cluster/<ID>".to_owned());
             let fix = format!(
-                "tag one subnet in each zone {role} = 1 and {key} = shared{}, or name subnets in the annotation {}",
-                if internal { "" } else { ", with a route to an internet gateway" },
+                "in each zone choose a subnet{}, and tag it: aws ec2 create-tags --resources SUBNET --tags \
+                 Key={role},Value=1 Key={key},Value=shared; or name subnets in the annotation {}",
+                if internal { "" } else { " with a route to an internet gateway" },
                 SUBNETS.row.key
             );
             // A cluster without public subnets is fine while no Service needs one.

@@ -49,7 +49,7 @@ async fn a_cluster_in_order_has_no_warning() {
     has(&of(&checks, "load-balancers"), &["info [service shop/web]", "is taken over as it is"]);
     has(
         &of(&checks, "subnet-tags"),
-        &["info [public load balancers] would be in subnet-a", "without the tag kubernetes.io/role/elb"],
+        &["info [public load balancers] would be in subnet-a", "without the tag kubernetes.io/role/elb = 1: subnet-a"],
     );
     has(&of(&checks, "provider-ids"), &["nodes without a finding, of 2: 2"]);
     has(&of(&checks, "cluster-tag"), &["new objects are tagged kubernetes.io/cluster/c1 = owned"]);
@@ -144,10 +144,11 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
         &[
             "error [public load balancers]",
             "Service shop/out needs one",
-            "kubernetes.io/role/elb = 1 and kubernetes.io/cluster/c1 = shared, with a route to an internet gateway",
+            "choose a subnet with a route to an internet gateway",
+            "--tags Key=kubernetes.io/role/elb,Value=1 Key=kubernetes.io/cluster/c1,Value=shared; or",
             "error [internal load balancers]",
             "Service shop/in needs one",
-            "kubernetes.io/role/internal-elb = 1",
+            "Key=kubernetes.io/role/internal-elb,Value=1",
         ],
     );
     // No Service needs a public subnet.
@@ -193,7 +194,7 @@ async fn what_does_not_fit_between_node_and_instance_is_reported_per_node() {
     has(
         &of(&found, "node-names"),
         &[
-            "warning [node worker-1] its name is not the private DNS name of its instance (ip-10-0-0-1",
+            "warning [node worker-1] its name is not the private DNS name of its instance: it is found by its provider ID",
             "error [node new] it has no provider ID, and no live instance has its name",
         ],
     );

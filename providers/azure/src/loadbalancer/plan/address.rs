@@ -58,10 +58,12 @@ impl AddressChange {
         self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. }))
     }
 
-    /// The IDs of the prefixes that a new address is from.
-    pub(crate) fn prefixes(&self) -> impl Iterator<Item = &str> {
+    /// The prefixes that a new address is from: keys and IDs.
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.edits.iter().filter_map(|edit| match &edit.kind {
-            EditKind::Use { settings, .. } => settings.prefixes.get(&edit.family).map(String::as_str),
+            EditKind::Use { settings, .. } => {
+                settings.prefixes.get(&edit.family).map(|given| (given.key, &*given.text))
+            }
             EditKind::Release { .. } => None,
         })
     }
@@ -92,7 +94,7 @@ impl AddressChange {
 
     fn fresh(&self, env: &Env, family: Family, settings: &PublicIp) -> Value {
         let ip_tags = settings.ip_tags.as_ref().filter(|tags| !tags.is_empty()).map(|tags| tags::of_ip(tags));
-        let prefix = settings.prefixes.get(&family).map(|id| json!({"id": id}));
+        let prefix = settings.prefixes.get(&family).map(|given| json!({"id": given.text}));
         let zone = env.edge_zone();
         let zones = Some(&self.zones).filter(|zones| !zones.is_empty());
         let mut fresh = json!({});

@@ -6,7 +6,9 @@ use super::super::claim;
 use super::super::env::Env;
 use super::super::json::{self, same};
 use super::super::names::{self, SHARED_PROBE};
+use super::super::observed::Observed;
 use super::super::tags;
+use super::super::wanted::Item;
 use super::super::wanted::ports::{Probe, Rule};
 use crate::client::id::ArmId;
 
@@ -36,7 +38,7 @@ pub(crate) struct Edit {
     pub(crate) drops: Vec<String>,
     pub(crate) rules: Vec<Value>,
     pub(crate) probes: Vec<Value>,
-    /// The names of the pools that it needs, and of those that it may have for itself.
+    /// The names of the pools that it needs, and of those that it has for itself.
     pub(crate) pools: Vec<String>,
     pub(crate) own_pools: Vec<String>,
     /// New public IP addresses that it needs.
@@ -74,8 +76,7 @@ impl BalancerChange {
         let mut after = self.before.clone();
         self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after));
         remove_unused_shared_probe(&mut after);
-        // As in the Go program, system tags have no effect without tags.
-        tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
+        tags::set_configured(&mut after, &env.tags, &env.system_tags);
         remove_new_empty_lists(&self.before, &mut after);
         after
     }
@@ -87,10 +88,13 @@ impl BalancerChange {
 }
 
 impl Edit {
-    /// The empty part of a Service.
-    pub(super) fn of(place: usize, item: &super::super::wanted::Item) -> Self {
+    /// The empty part of a Service in a load balancer.
+    pub(super) fn of(place: usize, item: &Item, observed: &Observed, balancer: &Value) -> Self {
         let (key, base) = (item.key.clone(), item.names.base.clone());
-        let own_pools = item.own_pools.clone();
+        let has_name = |pool: &&Value| item.own_pools.iter().any(|name| same(name, json::name(pool)));
+        let pools = json::items(balancer, "backendAddressPools").iter().filter(has_name);
+        let own = pools.filter(|pool| claim::is_own_pool(observed, item, balancer, pool));
+        let own_pools = own.map(|pool| json::name(pool).to_owned()).collect();
         Self { place, key, fingerprint: item.fingerprint, base, own_pools, ..Self::default() }
     }
 
@@ -300,11 +304,7 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
 }
 
 /// The frontends of a load balancer that are its Service's, or that it shares.
-pub(crate) fn claimed<'v>(
-    observed: &super::super::observed::Observed,
-    item: &super::super::wanted::Item,
-    balancer: &'v Value,
-) -> Vec<(&'v Value, claim::Frontend)> {
+pub(crate) fn claimed<'v>(observed: &Observed, item: &Item, balancer: &'v Value) -> Vec<(&'v Value, claim::Frontend)> {
     let frontends = json::items(balancer, "frontendIPConfigurations").iter();
     let with_claim = frontends.map(|frontend| (frontend, claim::frontend(observed, item, frontend)));
     with_claim.filter(|(_, claim)| *claim != claim::Frontend::Foreign).collect()

@@ -121,7 +121,9 @@ impl Planner<'_> {
                     let may_leave = !has_foreign_rule(body, id.as_str(), item);
                     let (add, remove) = differences_of(pool, addresses_of(hosts.iter(), family), |_| may_leave);
                     if !add.is_empty() || !remove.is_empty() {
-                        due.push((*place, self.pool_change(&id, pool, add, remove)));
+                        let is_there = json::named(json::items(&change.before, "backendAddressPools"), &name).is_some();
+                        let service = is_there.then(|| item.key.clone());
+                        due.push((*place, PoolChange { service, ..self.pool_change(&id, pool, add, remove) }));
                     }
                 }
             }
@@ -199,7 +201,7 @@ impl Planner<'_> {
         remove: BTreeSet<String>,
     ) -> PoolChange {
         let network = self.env.network_id();
-        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove }
+        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove, service: None }
     }
 
     /// The pools of one load balancer are written one after the other.
@@ -296,7 +298,9 @@ impl Planner<'_> {
             return Err(of_addresses(id));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
-        let members = Members::of(pool).machines(&self.observed.interfaces.owners);
+        let members = Members::of(pool);
+        self.report_strangers(id, &members);
+        let members = members.machines(&self.observed.interfaces.owners);
         let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
         let (present, joining): (Vec<&Machine>, Vec<&Machine>) =
             wanted.iter().partition(|machine| machine.is_in(&members));
@@ -320,6 +324,20 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports interfaces in a pool that belong to no machine.
+    fn report_strangers(&mut self, pool: &ArmId, members: &Members) {
+        let owners = &self.observed.interfaces.owners;
+        let is_alone = |id: &&String| owners.get(*id).is_some_and(String::is_empty);
+        let names: Vec<&str> =
+            members.interfaces.iter().filter(is_alone).filter_map(|id| id.rsplit('/').next()).collect();
+        let Some(item) = self.wanted.items.values().next().filter(|_| !names.is_empty()) else { return };
+        let (pool, names) = (pool.name(), ccm_kit::inspect::first_few(&names));
+        let text = format!(
+            "network interfaces in the pool {pool} are of no machine: {names}; remove them from the pool, or delete them"
+        );
+        self.findings.push(item.finding(SKIPPED, text));
     }
 
     fn report_surplus(&mut self, pool: &ArmId, surplus: &BTreeSet<Machine>) {

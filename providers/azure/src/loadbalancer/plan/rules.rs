@@ -8,9 +8,11 @@ use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
 use serde_json::Value;
 
 use super::super::claim;
+use super::super::env::Env;
 use super::super::json;
 use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
+use super::super::tags;
 use super::super::wanted::access::Access;
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Destinations, Item, refused};
@@ -60,15 +62,11 @@ impl<'a> Planner<'a> {
             parts.extend(self.part(*place, item, facts, &others));
         }
         let mut keep = keep(facts, &parts);
-        let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        let frontends = self.observed.frontends();
         keep.own.extend(frontends.filter_map(|frontend| self.index.address(frontend)).map(|ip| ip.to_string()));
         keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
         let mut before = group.clone();
-        super::super::tags::set(
-            &mut before,
-            &self.env.tags,
-            if self.env.tags.is_empty() { &[] } else { &self.env.system_tags },
-        );
+        tags::set_configured(&mut before, &self.env.tags, &self.env.system_tags);
         let claims: Vec<Claim> = parts.iter().map(|part| part.claim.clone()).collect();
         let (after, failed) = security::after(&before, &claims, Some(&keep));
         // Those that have no place are not in the write: it would be planned again for them.
@@ -137,7 +135,7 @@ impl<'a> Planner<'a> {
                 }
             }
             (false, Some(nets)) => {
-                for net in nets {
+                for net in nets.iter().filter(|net| item.families.contains(&Family::of(net.addr()))) {
                     let family: &mut BTreeSet<String> = destinations.entry(Family::of(net.addr())).or_default();
                     family.insert(net.to_string());
                 }
@@ -153,7 +151,7 @@ impl<'a> Planner<'a> {
             destinations.entry(family).or_default().extend(ips);
         }
         let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
-        let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        let frontends = self.observed.frontends();
         let own_frontends = frontends.filter(|frontend| item.names.own(json::name(frontend)));
         former.extend(own_frontends.filter_map(|frontend| self.index.address(frontend)));
         former.extend(others.addresses.get(&item.names.base).into_iter().flatten());
@@ -255,7 +253,7 @@ fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
 fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
     let of_services = facts.services.iter().flat_map(|service| {
         let ips = service.published.iter().chain(&service.destinations.additional);
-        ips.map(ToString::to_string).chain(service.ranges.iter().cloned())
+        ips.map(ToString::to_string).chain(service.ranges.iter().filter(|_| !service.is_going).cloned())
     });
     let of_parts = parts.iter().flat_map(|part| part.claim.destinations.values().flatten().cloned());
     let mut node_ports = BTreeMap::<String, BTreeSet<i32>>::new();
@@ -286,7 +284,7 @@ impl SecurityChange {
     /// The group with all rules, for the group as it is now, and the Services that do not fit.
     pub(crate) fn after(
         &self,
-        env: &super::super::env::Env,
+        env: &Env,
         now: &Value,
         address: impl Fn(&Reached) -> Option<IpAddr>,
     ) -> (Value, BTreeMap<usize, ProviderError>) {
@@ -306,7 +304,7 @@ impl SecurityChange {
             claims.push(claim);
         }
         let (mut after, failed) = security::after(now, &claims, Some(&keep));
-        super::super::tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
+        tags::set_configured(&mut after, &env.tags, &env.system_tags);
         (after, failed)
     }
 }

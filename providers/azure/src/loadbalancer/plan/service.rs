@@ -12,7 +12,7 @@ use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
 use super::super::observed::Seen;
-use super::super::wanted::{Item, PublicIp, Settings, refused};
+use super::super::wanted::{Given, Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
 use super::balancer::{self, Edit};
@@ -41,7 +41,7 @@ impl Planner<'_> {
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
         let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
-        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item) };
+        let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item, self.observed, self.body(&name)) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
             let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
@@ -314,7 +314,7 @@ impl Planner<'_> {
                 self.findings.extend(kept);
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
-            let edit = Edit { drops, waits, ..Edit::of(place, item) };
+            let edit = Edit { drops, waits, ..Edit::of(place, item, self.observed, self.body(&name)) };
             self.add_edit(&name, edit);
         }
     }
@@ -365,9 +365,8 @@ impl Planner<'_> {
         let group = &item.public_ip_group;
         let present = self.observed.public_ips_of(group);
         let id_of = |ip: &Value| self.env.public_ip_id(group, json::name(ip));
-        if let Some(name) = item.public_ips.get(&family) {
+        if let Some(Given { key, text: name }) = item.public_ips.get(&family) {
             let missing = || {
-                let key = if family == Family::V6 { keys::PIP_NAME_IPV6.row.key } else { keys::PIP_NAME.row.key };
                 refused(format!(
                     "{key} {name:?}: no public IP address of that name exists in the resource group {group}; create it"
                 ))
@@ -387,7 +386,7 @@ impl Planner<'_> {
             };
             return found.map(id_of).ok_or_else(missing);
         }
-        let name = item.names.public_ip(&self.wanted.cluster, prefix.map(String::as_str), family);
+        let name = item.names.public_ip(&self.wanted.cluster, prefix.map(|given| &*given.text), family);
         Ok(self.env.public_ip_id(group, &name))
     }
 

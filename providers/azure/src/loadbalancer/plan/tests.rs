@@ -354,8 +354,12 @@ fn address_of(observed: &Observed, id: &ArmId) -> Option<IpAddr> {
     if let Some(ip) = observed.public_ip(id.as_str()) {
         return ccm_provider::address::parse_ip(json::property(ip, "ipAddress"));
     }
-    let mut frontends = observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+    let mut frontends = observed.frontends();
     observed.address(frontends.find(|frontend| same(json::text(frontend, &["id"]), id.as_str()))?)
+}
+
+fn port(number: u16) -> Value {
+    json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]})
 }
 
 fn node(number: u8) -> NodeRef {

@@ -8,10 +8,8 @@ use ccm_provider::{AddressType, Node, NodeRef};
 use super::super::env::{Env, PoolKind, Several};
 use super::super::names::Family;
 use crate::client::id::same;
+use crate::node::identity::{group_label, is_unmanaged};
 
-/// Labels of nodes.
-pub(crate) const MANAGED: &str = "kubernetes.azure.com/managed";
-pub(crate) const GROUP: &str = "kubernetes.azure.com/resource-group";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const MASTERS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 const OLD_ROLE: &str = "kubernetes.io/role";
@@ -29,18 +27,13 @@ pub(crate) struct Host {
 /// Nodes by name.
 pub(crate) type Hosts = BTreeMap<String, Host>;
 
-/// Whether the cloud has nothing to do with a node.
-pub(crate) fn is_unmanaged(node: &Node) -> bool {
-    node.labels.get(MANAGED).is_some_and(|value| same(value, "false"))
-}
-
 fn is_master(node: &Node) -> bool {
     MASTERS.iter().any(|label| node.labels.contains_key(label)) || node.labels.get(OLD_ROLE) == Some("master")
 }
 
 /// Why a node is never behind load balancers.
 pub(crate) fn left_out(env: &Env, node: &Node) -> Option<&'static str> {
-    let is_elsewhere = || node.labels.get(GROUP).is_some_and(|group| !group.is_empty() && !same(group, &env.group));
+    let is_elsewhere = || group_label(node).is_some_and(|group| !same(group, &env.group));
     let is_left_out = || env.is_standard && (env.excludes_masters || env.pools == PoolKind::Addresses);
     match () {
         () if node.provider_id.as_deref().is_some_and(|id| !id.starts_with("azure://")) => {

@@ -55,7 +55,7 @@ pub(crate) struct Item {
     /// The requested addresses.
     pub(crate) addresses: BTreeMap<Family, String>,
     /// The requested public IP addresses, by name.
-    pub(crate) public_ips: BTreeMap<Family, String>,
+    pub(crate) public_ips: BTreeMap<Family, Given>,
     /// The resource group of the public IP addresses.
     pub(crate) public_ip_group: String,
     pub(crate) access: Destinations,
@@ -69,6 +69,13 @@ pub(crate) struct Item {
     /// `None` for a deletion, and for an update of hosts of a Service that cannot be ensured.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
+}
+
+/// The text of an annotation, and its key: one of the two that a family may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) key: &'static str,
+    pub(crate) text: String,
 }
 
 /// What chooses among several load balancers.
@@ -109,7 +116,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PublicIp {
     /// IDs of prefixes.
-    pub(crate) prefixes: BTreeMap<Family, String>,
+    pub(crate) prefixes: BTreeMap<Family, Given>,
     pub(crate) ip_tags: Option<Vec<(String, String)>>,
     pub(crate) tags: Tags,
     /// An empty text removes it.
@@ -165,7 +172,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         scheme,
         published: ingress.filter_map(|ingress| parse_ip(&ingress.ip)).collect(),
         addresses: addresses(annotations, service),
-        public_ips: names_of_public_ips(annotations, &families),
+        public_ips: by_family(annotations, &families, &keys::PIP_NAME, &keys::PIP_NAME_IPV6),
         public_ip_group: group,
         access: destinations(service),
         placing: placing(env, work),
@@ -255,18 +262,14 @@ fn by_family(
     families: &[Family],
     plain: &Key<String, Scheme>,
     ipv6: &Key<String, Scheme>,
-) -> BTreeMap<Family, String> {
+) -> BTreeMap<Family, Given> {
     let is_dual = families.len() == 2;
+    let given = |key: &Key<String, Scheme>| Some(Given { key: key.row.key, text: annotations.readable(key)? });
     let of = |family: &Family| {
-        let own = annotations.readable(ipv6).filter(|_| *family == Family::V6);
-        let text = own.or_else(|| annotations.readable(plain).filter(|_| *family == Family::V4 || !is_dual));
-        Some((*family, text?))
+        let own = given(ipv6).filter(|_| *family == Family::V6);
+        Some((*family, own.or_else(|| given(plain).filter(|_| *family == Family::V4 || !is_dual))?))
     };
     families.iter().filter_map(of).collect()
-}
-
-fn names_of_public_ips(annotations: Annotations<'_>, families: &[Family]) -> BTreeMap<Family, String> {
-    by_family(annotations, families, &keys::PIP_NAME, &keys::PIP_NAME_IPV6)
 }
 
 /// The destinations of the security rules of a Service, without validation.

@@ -238,12 +238,16 @@ fn keys_of_ipv6_are_for_ipv6() {
     let names = |families: &[&str], given: &[(&str, &str)]| {
         ensure(&env(), &service(given, json!({"ipFamilies": families}))).unwrap().public_ips
     };
+    let of = |family: Family, key: &'static str, text: &str| -> BTreeMap<Family, Given> {
+        [(family, Given { key, text: text.to_owned() })].into()
+    };
+    let (plain, of_ipv6) = (keys::PIP_NAME.row.key, keys::PIP_NAME_IPV6.row.key);
     let six = ("azure-pip-name-ipv6", "six");
     let four = ("azure-pip-name", "four");
     assert_eq!(names(&["IPv4"], &[six]), BTreeMap::new());
-    assert_eq!(names(&["IPv6"], &[six, four]), [(Family::V6, "six".to_owned())].into());
-    assert_eq!(names(&["IPv6"], &[four]), [(Family::V6, "four".to_owned())].into());
-    assert_eq!(names(&["IPv4", "IPv6"], &[four]), [(Family::V4, "four".to_owned())].into());
+    assert_eq!(names(&["IPv6"], &[six, four]), of(Family::V6, of_ipv6, "six"));
+    assert_eq!(names(&["IPv6"], &[four]), of(Family::V6, plain, "four"));
+    assert_eq!(names(&["IPv4", "IPv6"], &[four]), of(Family::V4, plain, "four"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use self::source::Compute;
-use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States, holder_of_interface, holder_of_public_ip};
+use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States};
 use super::identity::{Foreign, Wanted, provider_id, wanted};
 use super::machine::{IpConfig, Machine, State};
 use super::zones::zone_label;
@@ -214,12 +214,12 @@ impl AzureNodes {
 
     async fn network(&self, machines: &[&Arc<Machine>], details: &mut Details) {
         let holders: BTreeSet<Holder> =
-            machines.iter().flat_map(|machine| &machine.interfaces).map(holder_of_interface).collect();
+            machines.iter().flat_map(|machine| &machine.interfaces).map(Holder::of_network).collect();
         let read = |holder: Holder| async move {
             let age = self.settings.ages.of_holder(&holder);
             let first = self.fleet.interfaces(&holder, age, None).await;
             // The interface of a new machine may be missing in an older list.
-            let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| holder_of_interface(id) == holder);
+            let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| Holder::of_network(id) == holder);
             let lacks =
                 |list: &Interfaces| machines.iter().any(|machine| is_in(machine) && !list.contains_key(&machine.id));
             let read = match first {
@@ -235,7 +235,7 @@ impl AzureNodes {
         let public: BTreeSet<Holder> = {
             let of = |machine: &&Arc<Machine>| details.configs(machine).ok().into_iter().flatten().collect::<Vec<_>>();
             let configs = machines.iter().flat_map(of);
-            configs.filter_map(|config| config.public_ip.as_ref().map(holder_of_public_ip)).collect()
+            configs.filter_map(|config| config.public_ip.as_ref().map(Holder::of_network)).collect()
         };
         let read = |holder: Holder| async move {
             let age = self.settings.ages.of_holder(&holder);
@@ -256,7 +256,7 @@ impl Details {
     /// The IP configurations of a machine's primary interface, the primary one first.
     fn configs(&self, machine: &Machine) -> Result<Vec<&IpConfig>, ProviderError> {
         let mut interfaces = Vec::new();
-        for holder in machine.interfaces.iter().map(holder_of_interface).collect::<BTreeSet<_>>() {
+        for holder in machine.interfaces.iter().map(Holder::of_network).collect::<BTreeSet<_>>() {
             match self.interfaces.get(&holder) {
                 Some(Ok(listed)) => interfaces.extend(listed.value.get(&machine.id).into_iter().flatten()),
                 Some(Err(error)) => return Err(error.clone().into()),
@@ -271,7 +271,7 @@ impl Details {
 
     fn public_address(&self, config: &IpConfig) -> Result<Option<IpAddr>, ProviderError> {
         let Some(id) = &config.public_ip else { return Ok(None) };
-        match self.public_ips.get(&holder_of_public_ip(id)) {
+        match self.public_ips.get(&Holder::of_network(id)) {
             Some(Ok(listed)) => Ok(listed.value.get(id).copied()),
             Some(Err(error)) => Err(error.clone().into()),
             None => Ok(None),

@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity};
 
-use super::{Balancing, Config, PoolType, Raw, UnmanagedPools, VmType};
+use super::{Balancing, Config, PoolKind, Preconfigured, Raw, VmType};
 use crate::client::id::same;
 
 /// The shortest time for which a new machine counts as existing: lists show it late.
 const LEAST_GRACE: Duration = Duration::from_secs(60);
-const MOST_RULES: u64 = 250;
 
 impl Default for Config {
     fn default() -> Self {
-        let limits = super::LimitConfig { retries: 6, duration: 5, exponent: 1.5, jitter: 1.0, ..Default::default() };
         Self {
             identity: super::IdentityConfig::default(),
-            limits,
+            limits: super::LimitConfig::default(),
             caches: Default::default(),
             balancing: Balancing::default(),
             user_agent: String::new(),
@@ -32,16 +30,12 @@ impl Default for Config {
             security_group_resource_group: String::new(),
             route_table_name: String::new(),
             route_table_resource_group: String::new(),
-            primary_availability_set_name: String::new(),
-            primary_scale_set_name: String::new(),
             vm_type: VmType::Vmss,
             disable_availability_set_nodes: false,
             enable_vmss_flex_nodes: false,
             not_found_grace: LEAST_GRACE,
-            route_update_interval: Duration::from_secs(30),
             disable_api_call_cache: false,
             without_instance_view: false,
-            use_instance_metadata: false,
             disable_cloud_provider: false,
             tags: Vec::new(),
             system_tags: Vec::new(),
@@ -56,16 +50,12 @@ impl Default for Balancing {
             is_standard: true,
             name: String::new(),
             resource_group: String::new(),
-            unmanaged_pools: UnmanagedPools::default(),
+            preconfigured: Preconfigured::default(),
             exclude_masters: true,
             disable_outbound_snat: false,
-            most_rules: MOST_RULES,
-            pool_type: PoolType::default(),
+            pools: PoolKind::default(),
             migrate_api: false,
-            instance_batch: 0,
             several: Vec::new(),
-            pool_interval: None,
-            pool_retries: 3,
             shared_probe: false,
             shared_probe_port: 10256,
             shared_probe_path: "/healthz".to_owned(),
@@ -176,8 +166,8 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
         findings.error("disableOutboundSNAT", "true", "only with loadBalancerSku standard; remove this key");
     }
     match &*raw.pool_type.to_ascii_lowercase() {
-        "" | "nodeipconfiguration" => balancing.pool_type = PoolType::NodeIpConfiguration,
-        "nodeip" => balancing.pool_type = PoolType::NodeIp,
+        "" | "nodeipconfiguration" => balancing.pools = PoolKind::Interfaces,
+        "nodeip" => balancing.pools = PoolKind::Addresses,
         "podip" => {
             let message = "pods as members are not supported; use nodeIP or nodeIPConfiguration";
             findings.error("loadBalancerBackendPoolConfigurationType", &raw.pool_type, message);
@@ -195,9 +185,6 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
             findings.error("clusterServiceLoadBalancerHealthProbeMode", &raw.probe_mode, message);
         }
     }
-    if balancing.most_rules == 0 {
-        balancing.most_rules = MOST_RULES;
-    }
 }
 
 /// The rules of several standard load balancers.
@@ -210,7 +197,7 @@ fn several(config: &Config, findings: &mut Findings) {
     if !balancing.is_standard {
         findings.error(KEY, "", "only with loadBalancerSku standard");
     }
-    if balancing.pool_type == PoolType::NodeIpConfiguration {
+    if balancing.pools == PoolKind::Interfaces {
         findings.error(KEY, "", "needs loadBalancerBackendPoolConfigurationType nodeIP");
     }
     let (mut names, mut sets) = (BTreeSet::new(), BTreeSet::new());

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ccm_kit::document::{self, Problems, Value};
 use ccm_kit::gcfg::{Secret, table::refuse};
 use ccm_provider::{Finding, ProviderError, Severity};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::client::limit::{Rate, Rates};
@@ -43,18 +44,14 @@ pub(crate) struct Config {
     pub(crate) security_group_resource_group: String,
     pub(crate) route_table_name: String,
     pub(crate) route_table_resource_group: String,
-    pub(crate) primary_availability_set_name: String,
-    pub(crate) primary_scale_set_name: String,
     pub(crate) vm_type: VmType,
     pub(crate) disable_availability_set_nodes: bool,
     pub(crate) enable_vmss_flex_nodes: bool,
     /// A node younger than this is never gone.
     pub(crate) not_found_grace: Duration,
-    pub(crate) route_update_interval: Duration,
     pub(crate) disable_api_call_cache: bool,
     /// Scale set instances are listed without their state.
     pub(crate) without_instance_view: bool,
-    pub(crate) use_instance_metadata: bool,
     pub(crate) disable_cloud_provider: bool,
     /// `tags` and `tagsMap`, merged: keys in the spelling of the file.
     pub(crate) tags: Vec<(String, String)>,
@@ -103,10 +100,6 @@ pub(crate) struct IdentityConfig {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct LimitConfig {
     pub(crate) backoff: bool,
-    pub(crate) retries: u64,
-    pub(crate) duration: u64,
-    pub(crate) exponent: f64,
-    pub(crate) jitter: f64,
     pub(crate) minimum_retry_after: bool,
     /// The keys `cloudProviderRateLimit*`.
     pub(crate) all: RateConfig,
@@ -131,17 +124,12 @@ pub(crate) struct Balancing {
     /// Empty: the name of the cluster.
     pub(crate) name: String,
     pub(crate) resource_group: String,
-    pub(crate) unmanaged_pools: UnmanagedPools,
+    pub(crate) preconfigured: Preconfigured,
     pub(crate) exclude_masters: bool,
     pub(crate) disable_outbound_snat: bool,
-    pub(crate) most_rules: u64,
-    pub(crate) pool_type: PoolType,
+    pub(crate) pools: PoolKind,
     pub(crate) migrate_api: bool,
-    pub(crate) instance_batch: u64,
     pub(crate) several: Vec<BalancerConfig>,
-    /// `None`: not given.
-    pub(crate) pool_interval: Option<Duration>,
-    pub(crate) pool_retries: u64,
     pub(crate) shared_probe: bool,
     pub(crate) shared_probe_port: u16,
     pub(crate) shared_probe_path: String,
@@ -170,17 +158,19 @@ pub(crate) enum VmType {
     VmssFlex,
 }
 
-/// How machines are members of pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum PoolType {
+/// The kind of members of the pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum PoolKind {
+    /// IP configurations of the nodes' interfaces.
     #[default]
-    NodeIpConfiguration,
-    NodeIp,
+    Interfaces,
+    /// Addresses of the nodes.
+    Addresses,
 }
 
-/// The load balancers whose pools somebody else fills.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct UnmanagedPools {
+/// `preConfiguredBackendPoolLoadBalancerTypes`: the load balancers whose members others manage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Preconfigured {
     pub(crate) internal: bool,
     pub(crate) external: bool,
 }

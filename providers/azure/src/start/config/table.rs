@@ -23,16 +23,12 @@ enum Field {
     Text(fn(&mut Config) -> &mut String),
     Secret(fn(&mut Config) -> &mut Secret),
     Flag(fn(&mut Config) -> &mut bool),
-    Count(fn(&mut Config) -> &mut u64),
-    Number(fn(&mut Config) -> &mut f64),
     Seconds(fn(&mut Config) -> &mut Duration),
     Pairs(fn(&mut Config) -> &mut BTreeMap<String, String>),
     /// One of the keys of the limit of all types of objects.
     Rate(fn(&mut RateConfig, &Value<'_>)),
     /// Any value, read by this function.
     Other(&'static str, fn(&mut Config, &Value<'_>, &mut Vec<Finding>)),
-    /// Read, without effect.
-    Unused,
 }
 
 /// The types of objects whose calls have a limit of their own: the first parts of keys.
@@ -89,7 +85,13 @@ macro_rules! keys {
     };
 }
 
-use Field::{Count, Flag, Number, Other, Pairs, Rate, Seconds, Text, Unused};
+use Field::{Flag, Other, Pairs, Rate, Seconds, Text};
+
+/// Keys without effect, of which only the type is checked.
+const TEXT: Field = Other("string", |_, value, _| _ = value.text());
+const FLAG: Field = Other("boolean", |_, value, _| _ = value.flag());
+const INTEGER: Field = Other("integer", |_, value, _| _ = value.count());
+const NUMBER: Field = Other("number", |_, value, _| _ = number(value));
 
 keys! {
     "cloud" Text(|c| &mut c.identity.cloud), "AzurePublicCloud", "The cloud: `AzurePublicCloud`, `AzureChinaCloud`, `AzureUSGovernmentCloud`, or the name in the answer of `resourceManagerEndpoint`. `AzureStackCloud` has API versions of its own and no zones.";
@@ -113,10 +115,10 @@ keys! {
     "userAgent" Text(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
     "enableMinimumRetryAfter" Flag(|c| &mut c.limits.minimum_retry_after), "false", "Operations are looked at every 5 s at most.";
     "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff), "false", "Without effect: calls are always retried, twice at most, with growing pauses.";
-    "cloudProviderBackoffRetries" Count(|c| &mut c.limits.retries), "6", "Without effect.";
-    "cloudProviderBackoffDuration" Count(|c| &mut c.limits.duration), "5", "Without effect.";
-    "cloudProviderBackoffExponent" Number(|c| &mut c.limits.exponent), "1.5", "Without effect.";
-    "cloudProviderBackoffJitter" Number(|c| &mut c.limits.jitter), "1.0", "Without effect.";
+    "cloudProviderBackoffRetries" INTEGER, "6", "Without effect.";
+    "cloudProviderBackoffDuration" INTEGER, "5", "Without effect.";
+    "cloudProviderBackoffExponent" NUMBER, "1.5", "Without effect.";
+    "cloudProviderBackoffJitter" NUMBER, "1.0", "Without effect.";
     "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type.";
     "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0: only as many as the bucket holds.";
     "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
@@ -134,18 +136,18 @@ keys! {
     "securityGroupResourceGroup" Text(|c| &mut c.security_group_resource_group), "resourceGroup", "Its resource group.";
     "routeTableName" Text(|c| &mut c.route_table_name), "", "The route table. Needed for routes.";
     "routeTableResourceGroup" Text(|c| &mut c.route_table_resource_group), "resourceGroup", "Its resource group.";
-    "primaryAvailabilitySetName" Text(|c| &mut c.primary_availability_set_name), "", "With a basic load balancer, the availability set of its members.";
-    "primaryScaleSetName" Text(|c| &mut c.primary_scale_set_name), "", "With a basic load balancer, the scale set of its members.";
+    "primaryAvailabilitySetName" TEXT, "", "With a basic load balancer, the availability set of its members.";
+    "primaryScaleSetName" TEXT, "", "With a basic load balancer, the scale set of its members.";
     "vmType" Text(|c| &mut c.raw.vm_type), "vmss", "`vmss`, `standard` or `vmssflex`. Another value means `standard`, with a warning.";
     "disableAvailabilitySetNodes" Flag(|c| &mut c.disable_availability_set_nodes), "false", "With `vmss`: no node is in an availability set.";
     "enableVmssFlexNodes" Flag(|c| &mut c.enable_vmss_flex_nodes), "false", "With `vmss`: some nodes are in flexible scale sets.";
     "nodeInstanceNotFoundGracePeriodInSeconds" Seconds(|c| &mut c.not_found_grace), "60", "The machine of a younger node is never gone. At least 60.";
-    "useInstanceMetadata" Flag(|c| &mut c.use_instance_metadata), "false", "Without effect: all nodes are read from the Resource Manager.";
+    "useInstanceMetadata" FLAG, "false", "Without effect: all nodes are read from the Resource Manager.";
     "listVmssVirtualMachinesWithoutInstanceView" Flag(|c| &mut c.without_instance_view), "false", "Scale sets are listed without the states of their instances; stopped ones are then not seen.";
     "disableCloudProvider" Flag(|c| &mut c.disable_cloud_provider), "false", "With `--enable-dynamic-reloading`: no controller runs.";
     "disableAPICallCache" Flag(|c| &mut c.disable_api_call_cache), "false", "Nothing is used twice.";
-    "routeUpdateIntervalInSeconds" Seconds(|c| &mut c.route_update_interval), "30", "Without effect: changes of a second are written together.";
-    "routeUpdateWaitingInSeconds" Unused, "30", "Without effect: a route is ready when the write has ended.";
+    "routeUpdateIntervalInSeconds" INTEGER, "30", "Without effect: changes of a second are written together.";
+    "routeUpdateWaitingInSeconds" Other("integer", |_, _, _| {}), "30", "Without effect: a route is ready when the write has ended.";
     "tags" Text(|c| &mut c.raw.tags), "", "Tags of managed objects: `a=b,c=d`.";
     "tagsMap" Pairs(|c| &mut c.raw.tags_map), "", "More tags; they win over `tags`.";
     "systemTags" Text(|c| &mut c.raw.system_tags), "", "Names and prefixes of tags that are never removed. If empty, no tag is removed.";
@@ -155,13 +157,13 @@ keys! {
     "preConfiguredBackendPoolLoadBalancerTypes" Other("string", unmanaged_pools), "", "`internal`, `external` or `all`: the members of these load balancers are never changed.";
     "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are no members of standard load balancers.";
     "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
-    "maximumLoadBalancerRuleCount" Count(|c| &mut c.balancing.most_rules), "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
+    "maximumLoadBalancerRuleCount" INTEGER, "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
     "enableMigrateToIPBasedBackendPoolAPI" Flag(|c| &mut c.balancing.migrate_api), "false", "Pools change to addresses by Azure's own operation.";
-    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Without effect: up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
+    "putVMSSVMBatchSize" INTEGER, "0", "Without effect: up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
     "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers. The program then needs the permission to list and watch EndpointSlices, and with `serviceNamespaceSelector` also Namespaces.";
-    "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "Without effect: members are written as soon as nodes or endpoints change.";
-    "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "Without effect: a write is repeated with growing pauses until it succeeds.";
+    "loadBalancerBackendPoolUpdateIntervalInSeconds" INTEGER, "2", "Without effect: members are written as soon as nodes or endpoints change.";
+    "loadBalancerBackendPoolUpdateMaxRetries" INTEGER, "3", "Without effect: a write is repeated with growing pauses until it succeeds.";
     "clusterServiceLoadBalancerHealthProbeMode" Text(|c| &mut c.raw.probe_mode), "servicenodeport", "`servicenodeport`, or `shared`: one probe for all Services.";
     "clusterServiceSharedLoadBalancerHealthProbePort" Other("integer", probe_port), "10256", "Its port.";
     "clusterServiceSharedLoadBalancerHealthProbePath" Text(|c| &mut c.balancing.shared_probe_path), "/healthz", "Its path.";
@@ -181,7 +183,7 @@ fn number(value: &Value<'_>) -> Option<f64> {
 fn unmanaged_pools(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
     let words = [("", (false, false)), ("internal", (true, false)), ("external", (false, true)), ("all", (true, true))];
     if let Some((internal, external)) = value.word(&words) {
-        config.balancing.unmanaged_pools = super::UnmanagedPools { internal, external };
+        config.balancing.preconfigured = super::Preconfigured { internal, external };
     }
 }
 
@@ -266,13 +268,10 @@ impl Key {
                 None => value.problem("want text (in quotes)"),
             },
             Flag(field) => store(field(config), value.flag()),
-            Count(field) => store(field(config), value.count()),
-            Number(field) => store(field(config), number(value)),
             Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),
             Pairs(field) => store(field(config), value.texts()),
             Rate(set) => set(&mut config.limits.all, value),
             Other(_, read) => read(config, value, findings),
-            Unused => {}
         }
     }
 }
@@ -290,8 +289,8 @@ pub(super) fn reference() -> String {
         let kind = match field {
             Text(_) | Field::Secret(_) => "string",
             Flag(_) => "boolean",
-            Count(_) | Seconds(_) | Unused => "integer",
-            Number(_) | Rate(_) => "number",
+            Seconds(_) => "integer",
+            Rate(_) => "number",
             Pairs(_) => "map",
             Other(kind, _) => kind,
         };

@@ -87,7 +87,7 @@ fn values_that_cannot_be_meant_are_refused() {
     );
     one("SubscriptionID: x\n", "Error subscriptionId: the same key as \"SubscriptionID\"");
     good("vmType: vmss\ndisableAvailabilitySetNodes: true\n");
-    assert_eq!(good("loadBalancerBackendPoolConfigurationType: NODEIP\n").balancing.pool_type, PoolType::NodeIp);
+    assert_eq!(good("loadBalancerBackendPoolConfigurationType: NODEIP\n").balancing.pools, PoolKind::Addresses);
 }
 
 #[test]

@@ -122,6 +122,32 @@ async fn the_model_of_a_flexible_set_names_the_pool_until_the_load_balancer_goes
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scale_set_of_another_resource_group_is_not_written() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let pool = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes/backendAddressPools/{CLUSTER}");
+    let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+    let interface = json!({"name": "nic", "properties": {"primary": true, "ipConfigurations": [{"name": "c",
+        "properties": {"subnet": {"id": subnet}, "loadBalancerBackendAddressPools": [{"id": pool}]}}]}});
+    let network = json!({"networkInterfaceConfigurations": [interface]});
+    let set = scene.bed.cloud.world(|world| {
+        let seed = SetSeed { name: "theirs", group: "other", subnet: &subnet, ..SetSeed::default() };
+        let set = world.scale_set(&seed);
+        world.alter(&set, json!({"properties": {"virtualMachineProfile": {"networkProfile": network}}}));
+        set
+    });
+    let mark = scene.mark();
+    let error = scene.settle(&["web"], ServiceAction::Delete).await.unwrap_err().to_string();
+    assert!(error.contains("in use by virtual machine scale set") && error.contains("theirs"), "{error}");
+    assert_eq!(scene.writes(mark).get("virtualMachineScaleSets.put"), None);
+    scene.bed.cloud.world(|world| world.remove(&set));
+    scene.delete(&["web"]).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_security_group_whose_write_fails_late_when_services_go_is_written_again() {
     for code in ["CanceledAndSupersededDueToAnotherOperation", "InternalServerError"] {
         let (mut scene, names) = three(BY_ADDRESS).await;

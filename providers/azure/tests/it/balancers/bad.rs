@@ -43,6 +43,13 @@ async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
         let error = refused(&mut scene, &[annotation], json!({"ports": port(81)})).await;
         assert!(error.contains(annotation.0) && error.contains(annotation.1), "{annotation:?}: {error}");
     }
+    // The key is the one that gives the value, whatever the family.
+    let id = "/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Network/publicIPPrefixes/no";
+    for key in ["azure-pip-prefix-id", "azure-pip-prefix-id-ipv6"] {
+        let spec = json!({"ports": port(81), "ipFamilies": ["IPv6"]});
+        let error = refused(&mut scene, &[(key, id)], spec).await;
+        assert!(error.contains(&format!("{key} \"{id}\"")), "{key}: {error}");
+    }
     let internal = [
         ("azure-load-balancer-internal-subnet", "no-such-subnet"),
         ("azure-pls-ip-configuration-ip-address-count", "9"),

@@ -139,6 +139,39 @@ async fn what_gone_services_have_left_is_found_and_deleted_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pools_of_gone_services_are_found_and_those_of_users_are_not() {
+    let mut scene = Scene::new(several::SEVERAL, 2).await;
+    let first = ("azure-load-balancer-configurations", CLUSTER);
+    for (number, name, kind) in [(80, "stays", "false"), (81, "web", "false"), (82, "inner", "true")] {
+        let spec =
+            json!({"ports": port(number), "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000 + number});
+        scene.spec(name, &[first, (INTERNAL.0, kind)], spec);
+    }
+    scene.ensure(&["stays", "web", "inner"]).await;
+    assert_eq!(orphans(&scene, &claims(&scene, &["stays", "web", "inner"])).await, []);
+    let pool = |name: &str| format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes/backendAddressPools/{name}");
+    scene.bed.cloud.by_hand("PUT", &pool("users-own"), &json!({"properties": {}})).unwrap();
+    let claims = claims(&scene, &["stays"]);
+    let found = orphans(&scene, &claims).await;
+    let shown: Vec<(&str, &str)> = found.iter().map(|orphan| (&*orphan.kind, &*orphan.name)).collect();
+    let of_pools: Vec<&str> = shown.iter().filter(|(kind, _)| *kind == "BackendPool").map(|(_, name)| *name).collect();
+    assert_eq!(of_pools, ["kubernetes: pool default-web", "kubernetes-internal: pool default-inner"], "{shown:?}");
+    assert_eq!(shown.len(), 5, "{shown:?}");
+    assert!(found.iter().all(|orphan| orphan.kept.is_none()), "{found:?}");
+    let inspect = scene.provider.inspect().unwrap();
+    for orphan in &found {
+        inspect.delete_orphan(CLUSTER, orphan).await.unwrap();
+    }
+    assert_eq!(orphans(&scene, &claims).await, []);
+    assert_eq!(scene.objects("loadBalancers").len(), 1);
+    let left = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+    let mut left: Vec<&str> = left.iter().map(|pool| pool["name"].as_str().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["default-stays", "users-own"]);
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_be_of_another_cluster_is_kept() {
     let mut scene = Scene::new(BY_ADDRESS, 2).await;
     scene.service("web", &[], port(80));

@@ -1,5 +1,7 @@
 //! Several load balancers, and Services of two families.
 
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+
 use super::*;
 
 pub(super) const SEVERAL: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
@@ -142,9 +144,13 @@ async fn services_with_local_traffic_have_pools_of_their_own() {
     let mark = scene.mark();
     run(&mut scene, ServiceAction::Ensure, 0).await;
     assert_eq!(scene.writes(mark), BTreeMap::new());
+    assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new(), "new pools are no news");
+    scene.bed.cluster.set_services(scene.services.values().cloned());
     let mark = scene.mark();
     run(&mut scene, ServiceAction::UpdateHosts, 1).await;
     assert_eq!(scene.writes(mark), BTreeMap::from([("backendAddressPools.put".to_owned(), 3)]));
+    let updated = "LoadBalancerBackendPoolUpdated: Load balancer backend pool updated successfully";
+    assert_eq!(scene.bed.cluster.take_events(), [updated; 3]);
     assert_eq!(pool(&scene, "default-web0")[0]["properties"]["ipAddress"], addresses(&scene)[1]);
     // Back to all nodes.
     scene.service("web0", &first, port(81));
@@ -159,6 +165,32 @@ async fn services_with_local_traffic_have_pools_of_their_own() {
     assert!(scene.objects("loadBalancers").is_empty());
     assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
     scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_of_a_service_that_cannot_be_written_is_an_event() {
+    let mut scene = Scene::new(SEVERAL, 2).await;
+    let local = json!({"ports": port(80), "externalTrafficPolicy": "Local", "healthCheckNodePort": 32080});
+    scene.spec("web", &[], local);
+    scene.ensure(&["web"]).await;
+    scene.bed.cluster.set_services(scene.services.values().cloned());
+    let (code, message) = ("InternalServerError", "an outage of Azure");
+    for fault in [
+        Fault::Code { status: 400, code: code.into(), message: message.into() },
+        Fault::Operation { status: 500, code: code.into(), message: message.into() },
+    ] {
+        scene.nodes.rotate_left(1);
+        scene.nodes.truncate(2);
+        let kept = scene.nodes.split_off(1);
+        scene.bed.cloud.fault(Rule::every(fault.clone()).on("network", "backendAddressPools.put"));
+        assert!(scene.settle(&["web"], ServiceAction::UpdateHosts).await.is_err(), "{fault:?}");
+        let events = scene.bed.cluster.take_events();
+        let is_it =
+            |event: &String| event.starts_with("LoadBalancerBackendPoolUpdateFailed: ") && event.contains(message);
+        assert!(!events.is_empty() && events.iter().all(is_it), "{fault:?}: {events:?}");
+        scene.bed.cloud.faults(Faults::clear);
+        scene.nodes.extend(kept);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

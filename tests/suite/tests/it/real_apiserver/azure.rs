@@ -1,6 +1,7 @@
 //! The whole program with `--cloud-provider=azure`, as a process, with a real API server and a simulated Azure.
 
 mod pods;
+mod secure;
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,12 @@ struct World {
 
 impl World {
     async fn start() -> Option<Self> {
+        Self::with(Options::default()).await
+    }
+
+    async fn with(options: Options) -> Option<Self> {
         let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
-        let azure = Azure::start(Options::default()).unwrap();
+        let azure = Azure::start(options).unwrap();
         let set = azure.world(|world| {
             world.cluster(&ClusterSeed::default());
             world.scale_set(&SetSeed { name: "pool", instances: 2, zones: &["1"], ..SetSeed::default() })
@@ -42,7 +47,7 @@ impl World {
         )
     }
 
-    fn run(&self, args: &[&str]) -> Process {
+    fn args(&self, args: &[&str]) -> Vec<String> {
         let fixed = [
             "--cloud-provider=azure".to_owned(),
             format!("--kubeconfig={}", self.rig.bed().kubeconfig().display()),
@@ -50,9 +55,12 @@ impl World {
             "--secure-port=0".to_owned(),
             "-v=2".to_owned(),
         ];
-        let args: Vec<String> = fixed.into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect();
+        fixed.into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect()
+    }
+
+    fn run(&self, args: &[&str]) -> Process {
         let log = self.rig.cloud.path(&format!("{}.log", self.azure.mark()));
-        Process::start(env!("CARGO_BIN_EXE_ccm-under-test"), &args, &log)
+        Process::start(env!("CARGO_BIN_EXE_ccm-under-test"), &self.args(args), &log)
     }
 
     /// The program with the configuration in a file.

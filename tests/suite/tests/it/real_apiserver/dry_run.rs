@@ -141,6 +141,7 @@ async fn a_dry_run_beside_a_leader_writes_nothing_and_logs_each_plan_and_event_o
         "Warning NodeDeletionDeferred: Not deleted yet: ".into(),
         "Warning InstanceStateUnknown: ".into(),
         "delete Route".into(),
+        "--dry-run: the first pass is complete".into(),
     ];
     for text in &wanted {
         deadline(LONG, || format!("no {text:?} in\n{}", dry.output()), async || dry.output().contains(text)).await;

@@ -72,9 +72,20 @@ fn the_tag_of_another_cluster_is_not_ours() {
 }
 
 #[test]
+fn an_address_without_a_value_is_known_by_its_tag_and_goes() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    if let Some(Seen::Present(ips)) = world.observed.public_ips.get_mut("rg") {
+        ips[0]["properties"].as_object_mut().unwrap().remove("ipAddress");
+    }
+    world.settle(&["web"]);
+    assert!(world.addresses().is_empty());
+}
+
+#[test]
 fn other_ip_tags_give_another_address_when_the_former_is_off_its_frontend() {
     let mut world = World::new();
-    let other = json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]});
+    let other = port(81);
     world
         .service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], json!({}))
         .service("api", &[], other)
@@ -128,11 +139,7 @@ fn an_address_that_another_service_has_is_not_replaced_for_ip_tags() {
 fn an_unread_group_fails_external_services_alone() {
     let mut world = World::new();
     world.observed.public_ips.insert("rg".into(), Seen::Unread(ProviderError::unknown("denied")));
-    world.service("ext", &[], json!({})).service(
-        "int",
-        &[("azure-load-balancer-internal", "true")],
-        json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}),
-    );
+    world.service("ext", &[], json!({})).service("int", &[("azure-load-balancer-internal", "true")], port(81));
     let errors = world.pass(&[]);
     assert_eq!(errors.keys().collect::<Vec<_>>(), ["ext"]);
     assert_eq!(world.status("int").len(), 1);
@@ -159,7 +166,7 @@ fn a_missing_subnet_fails_its_service_alone() {
     world.service("a", &[internal, ("azure-load-balancer-internal-subnet", "none")], json!({})).service(
         "b",
         &[internal],
-        json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}),
+        port(81),
     );
     let errors = world.pass(&[]);
     assert_eq!(errors.keys().collect::<Vec<_>>(), ["a"]);

@@ -110,6 +110,28 @@ fn its_pools_go_with_it_unless_something_else_uses_them() {
 }
 
 #[test]
+fn a_pool_of_users_with_the_name_of_its_own_stays() {
+    let mut world = world();
+    for (name, members) in
+        [("default-c", json!([])), ("default-d", json!(["10.9.9.9"])), ("default-e", json!(["10.0.0.1"]))]
+    {
+        let ips = members.as_array().unwrap().iter();
+        let addresses: Vec<Value> = ips.map(|ip| json!({"name": "n", "properties": {"ipAddress": ip}})).collect();
+        let id = world.env.balancer_id("lb2").child("backendAddressPools", name);
+        let pool = json!({"name": name, "id": id.as_str(), "properties": {"loadBalancerBackendAddresses": addresses}});
+        json::items_mut(world.balancer_mut("lb2"), "backendAddressPools").push(pool);
+    }
+    for (name, port) in [("c", 83), ("d", 84), ("e", 85)] {
+        world.service(name, &[SECOND], cluster(port));
+    }
+    world.settle(&[]);
+    let left = ["default-b", "default-c", "default-d", "kubernetes"];
+    assert_eq!(pools(&world, "lb2"), left, "one with nodes only is a former one of the Service");
+    world.settle(&["c", "d", "e"]);
+    assert_eq!(pools(&world, "lb2"), left);
+}
+
+#[test]
 fn its_pool_goes_where_it_goes() {
     let mut world = world();
     world.service("c", &[SECOND], cluster(83)).settle(&[]);

@@ -117,6 +117,48 @@ fn interfaces_of_machines_join_too() {
 }
 
 #[test]
+fn an_interface_without_a_machine_is_named_and_stops_nobody() {
+    let mut world = with_interfaces();
+    world.service("web", &[], json!({})).settle(&[]);
+    let nic = ArmId::new("s", "rg", "Microsoft.Network/networkInterfaces", "lonely");
+    let pools = json::items_mut(world.balancer_mut("kubernetes"), "backendAddressPools");
+    let configuration = json!({"id": format!("{nic}/ipConfigurations/c")});
+    pools[0]["properties"]["backendIPConfigurations"].as_array_mut().unwrap().push(configuration);
+    world.observed.interfaces.owners.insert(nic.folded(), String::new());
+    world.nodes.push(node(3));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    let finding = &plan.findings[0];
+    assert!(finding.key == "LoadBalancerMemberSkipped" && finding.message.contains("lonely"), "{finding:?}");
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.writes, ["attach ScaleSetInstance set/3"]);
+}
+
+#[test]
+fn an_edge_zone_is_in_all_new_objects_and_the_model() {
+    let mut world = with_interfaces();
+    world.env.extended_location = Some(("edge1".into(), "EdgeZone".into()));
+    world.observed.zones.clear();
+    let link = [("azure-load-balancer-internal", "true"), ("azure-pls-create", "true")];
+    world.service("web", &[], json!({})).service("inner", &link, port(81));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    let model = plan.steps.iter().find_map(|step| match &step.write {
+        Write::Model(change) => change.body(),
+        _ => None,
+    });
+    world.settle(&[]);
+    let links = world.observed.links.values().filter_map(Seen::present).flatten().cloned();
+    let mut all: Vec<Value> = links.chain(world.addresses().into_iter().cloned()).chain(model).collect();
+    all.extend(world.observed.balancers.iter().cloned());
+    assert_eq!(all.len(), 5);
+    for object in all {
+        assert_eq!(object["extendedLocation"], json!({"name": "edge1", "type": "EdgeZone"}), "{object:#}");
+        assert!(object.get("zones").is_none(), "{object:#}");
+    }
+    let frontend = &json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations")[0];
+    assert!(frontend.get("zones").is_none(), "{frontend:#}");
+}
+
+#[test]
 fn machines_of_more_than_150_availability_sets_are_left_out_before_anything_is_sent() {
     let mut world = with_interfaces();
     world.nodes.clear();

@@ -20,10 +20,6 @@ fn selector(key: &str, value: &str) -> Option<Selector> {
     Selector::parse(&json!({"matchLabels": {key: value}})).unwrap()
 }
 
-fn port(number: u16) -> Value {
-    json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]})
-}
-
 pub(super) fn nodes_of(world: &World, name: &str) -> Vec<String> {
     let pools = json::items(world.balancer(name), "backendAddressPools");
     let pool = json::named(pools, CLUSTER).unwrap();
@@ -41,6 +37,17 @@ fn services_go_to_an_empty_one_then_to_a_new_one_then_to_the_one_with_fewest_rul
     world.service("d", &[], port(85)).settle(&[]);
     let rules = |name: &str| json::items(world.balancer(name), "loadBalancingRules").len();
     assert_eq!((rules("kubernetes"), rules("lb2")), (3, 2));
+}
+
+#[test]
+fn an_existing_one_without_rules_is_chosen_before_a_new_one() {
+    let mut world = several(&["kubernetes", "lb2", "lb3"]);
+    world.service("a", &[], port(81)).settle(&[]);
+    let id = world.env.balancer_id("lb3");
+    world.observed.balancers.push(json!({"id": id.as_str(), "name": "lb3", "properties": {}}));
+    world.service("b", &[], port(82)).settle(&[]);
+    assert_eq!(json::items(world.balancer("lb3"), "loadBalancingRules").len(), 1);
+    assert!(world.observed.balancer("lb2").is_none());
 }
 
 #[test]

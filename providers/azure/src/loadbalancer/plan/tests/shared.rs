@@ -69,10 +69,7 @@ fn all_services_are_in_one_write_of_each_shared_object() {
 #[test]
 fn a_service_that_becomes_internal_leaves_the_external_load_balancer() {
     let mut world = World::new();
-    world
-        .service("web", &[], json!({}))
-        .service("api", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
-        .settle(&[]);
+    world.service("web", &[], json!({})).service("api", &[], port(81)).settle(&[]);
     world.service("web", &[("azure-load-balancer-internal", "true")], json!({})).settle(&[]);
     assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
     assert_eq!(world.addresses().len(), 1);
@@ -85,10 +82,7 @@ fn a_service_that_becomes_internal_leaves_the_external_load_balancer() {
 #[test]
 fn what_others_set_stays_byte_equal() {
     let mut world = World::new();
-    world
-        .service("web", &[], json!({}))
-        .service("api", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
-        .settle(&[]);
+    world.service("web", &[], json!({})).service("api", &[], port(81)).settle(&[]);
     let balancer = world.balancer_mut("kubernetes");
     json::overlay(
         balancer,
@@ -239,10 +233,7 @@ fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
 fn the_shared_probe_goes_with_its_last_rule() {
     let mut world = World::new();
     world.env.shared_probe = Some((10256, "/healthz".into()));
-    world
-        .service("a", &[], json!({}))
-        .service("b", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
-        .settle(&[]);
+    world.service("a", &[], json!({})).service("b", &[], port(81)).settle(&[]);
     assert_eq!(json::items(world.balancer("kubernetes"), "probes").len(), 1);
     world.settle(&["a"]);
     assert_eq!(json::items(world.balancer("kubernetes"), "probes").len(), 1);
@@ -265,6 +256,52 @@ fn without_floating_ip_the_nodes_are_destinations_and_follow() {
     world.service("web", &[], json!({})).settle(&[]);
     assert_eq!(world.rules()[0]["properties"]["destinationAddressPrefix"], "192.0.2.1");
     assert_eq!(world.rules().len(), 1);
+}
+
+#[test]
+fn destinations_of_an_annotation_replace_the_nodes_and_stay() {
+    let mut world = World::new();
+    let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16,10.9.0.1/8,fd00::/64");
+    let given = [("azure-disable-load-balancer-floating-ip", "true"), ranges];
+    world.service("web", &given, json!({}));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert_eq!(plan.findings[0].key, "InvalidAllowedDestinationIPRanges");
+    world.settle(&[]);
+    let destinations = |world: &World| -> Vec<Value> {
+        world.rules().iter().map(|rule| rule["properties"]["destinationAddressPrefix"].clone()).collect()
+    };
+    let both = [json!("10.0.0.0/16"), json!("fd00::/64")];
+    assert_eq!(destinations(&world), both[..1], "those of its families");
+    // Another Service writes the group.
+    world.service("api", &[], port(81)).settle(&[]);
+    assert_eq!(destinations(&world)[..1], both[..1]);
+    world.service("web", &[ranges], json!({})).settle(&[]);
+    assert_eq!(destinations(&world)[..], [json!("192.0.2.2"), json!("192.0.2.1")], "floating IP needs no nodes");
+    world.service("web", &given, json!({})).settle(&[]);
+    world.settle(&["web"]);
+    assert_eq!(destinations(&world)[..], [json!("192.0.2.2")]);
+}
+
+#[test]
+fn the_load_balancer_may_be_in_another_resource_group_and_its_name_in_another_case() {
+    let mut world = World::new();
+    world.env.balancer_group = "lbs".into();
+    world.service("web", &[], json!({})).settle(&[]);
+    let balancer = world.balancer("kubernetes");
+    let rule = &json::items(balancer, "loadBalancingRules")[0];
+    for id in [json::text(balancer, &["id"]), json::reference(rule, "frontendIPConfiguration")] {
+        assert_eq!(ArmId::parse(id).unwrap().group(), "lbs");
+    }
+    for part in ["backendAddressPool", "probe"] {
+        assert_eq!(ArmId::parse(json::reference(rule, part)).unwrap().group(), "lbs");
+    }
+    let pool = &json::items(balancer, "backendAddressPools")[0];
+    assert_eq!(json::items(pool, "loadBalancerBackendAddresses").len(), 2);
+    let upper = json::text(balancer, &["id"]).replace("kubernetes", "KUBERNETES");
+    json::overlay(world.balancer_mut("kubernetes"), &json!({"id": upper, "name": "KUBERNETES"}));
+    assert_eq!((world.pass(&[]), world.writes.len()), (BTreeMap::new(), 0), "{:?}", world.writes);
+    world.settle(&["web"]);
+    assert!(world.observed.balancers.is_empty());
 }
 
 #[test]
@@ -318,8 +355,8 @@ fn a_refused_service_is_left_out_and_keeps_what_it_has() {
     world.service("a", &[], json!({})).settle(&[]);
     let rules = json::items(world.balancer("kubernetes"), "loadBalancingRules").to_vec();
     world.observed.refused.insert("default/a".into(), super::super::super::wanted::refused("no"));
-    world.service("a", &[], json!({"ports": [{"port": 90, "nodePort": 30090, "protocol": "TCP"}]}));
-    world.service("b", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}));
+    world.service("a", &[], port(90));
+    world.service("b", &[], port(81));
     assert_eq!(world.pass(&[]).keys().collect::<Vec<_>>(), ["a"]);
     let after = json::items(world.balancer("kubernetes"), "loadBalancingRules");
     assert_eq!((&after[..1], after.len()), (&rules[..], 2));
@@ -328,7 +365,6 @@ fn a_refused_service_is_left_out_and_keeps_what_it_has() {
 #[test]
 fn a_group_whose_last_write_has_failed_is_written_again_for_all_services() {
     let mut world = World::new();
-    let port = |number: u16| json!({"ports": [{"port": number, "nodePort": 30000 + number, "protocol": "TCP"}]});
     world.service("a", &[("azure-disable-load-balancer-nsg-rule", "true")], port(81));
     world.service("b", &[], port(82)).service("c", &[], port(83)).settle(&[]);
     if let Some(Seen::Present(group)) = &mut world.observed.security_group {
@@ -343,7 +379,7 @@ fn a_group_whose_last_write_has_failed_is_written_again_for_all_services() {
 fn without_a_list_of_the_services_no_security_rule_changes() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);
-    world.service("web", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}));
+    world.service("web", &[], port(81));
     world.look(&[]);
     world.observed.cluster = None;
     let (wanted, _) = wanted(&world.env, CLUSTER, &world.work(&[], ServiceAction::Ensure));
