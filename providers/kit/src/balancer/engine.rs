@@ -98,9 +98,11 @@ impl<C: BalancerCloud> Engine<C> {
         self.begin(&run, &mut plan, &mut results).await;
         Self::wait_for_creations(&run, &mut plan, &mut results);
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
-        if !conflicts.is_empty() {
-            observed = self.look(cluster, &work, &wanted).await?;
-            plan = self.cloud.plan(&observed, &wanted)?;
+        for _ in 0..self.cloud.replans() {
+            if conflicts.is_empty() {
+                break;
+            }
+            (observed, plan) = self.first(cluster, &work, &wanted).await?;
             plan.steps.retain(|step| conflicts.iter().any(|place| step.items.contains(*place)));
             plan.failed.retain(|place, _| conflicts.contains(place));
             let mut second = Results::new(work.len());
@@ -299,26 +301,18 @@ impl<C: BalancerCloud> Engine<C> {
         ServiceAnswer { result, status, again, notes }
     }
 
-    /// The observation that the first plan is made of, and that plan.
+    /// The observation that a plan is made of, and that plan.
     async fn first(
         &self,
         cluster: &str,
         work: &[ServiceWork],
         wanted: &C::Wanted,
     ) -> Result<(C::Observed, Plan<C::Write>), ProviderError> {
-        if let Some(known) = self.cloud.known(cluster, work, wanted).await
-            && let Ok(plan) = self.cloud.plan(&known, wanted)
-            && plan.steps.is_empty()
-            && plan.failed.is_empty()
-        {
-            return Ok((known, plan));
+        if let Some(observed) = self.recent_of(work) {
+            let plan = self.cloud.plan(&observed, wanted)?;
+            return Ok((observed, plan));
         }
-        let observed = match self.recent_of(work) {
-            Some(observed) => observed,
-            None => self.look(cluster, work, wanted).await?,
-        };
-        let plan = self.cloud.plan(&observed, wanted)?;
-        Ok((observed, plan))
+        within("observing the load balancer", READ_DEADLINE, self.cloud.first(cluster, work, wanted)).await
     }
 
     async fn look(
