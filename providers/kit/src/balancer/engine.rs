@@ -98,15 +98,18 @@ impl<C: BalancerCloud> Engine<C> {
         self.begin(&run, &mut plan, &mut results).await;
         Self::wait_for_creations(&run, &mut plan, &mut results);
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
-        for _ in 0..self.cloud.replans() {
-            if conflicts.is_empty() {
-                break;
-            }
+        let mut replans = self.cloud.replans();
+        while !conflicts.is_empty() && replans > 0 {
+            replans -= 1;
             (observed, plan) = self.first(cluster, &work, &wanted).await?;
             plan.steps.retain(|step| conflicts.iter().any(|place| step.items.contains(*place)));
             plan.failed.retain(|place, _| conflicts.contains(place));
             let mut second = Results::new(work.len());
             conflicts = self.execute(&run, &observed, &wanted, &plan, &mut second).await;
+            // Who was faster twice with the same object may always be.
+            if !second.lost.is_disjoint(&results.lost) {
+                replans = 0;
+            }
             results.take_over(second, &conflicts);
         }
         if let Err(error) = self.cloud.finish(&made) {
@@ -410,6 +413,7 @@ impl Results {
     fn take_over(&mut self, second: Results, still: &BTreeSet<usize>) {
         let again = self.conflicts();
         self.written += second.written;
+        self.lost.extend(second.lost);
         for (place, error) in second.errors.into_iter().enumerate() {
             if !again.contains(&place) {
                 continue;

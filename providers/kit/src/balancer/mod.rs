@@ -121,7 +121,7 @@ pub trait BalancerCloud: Send + Sync + 'static {
         }
     }
 
-    /// How often a call is planned again after a conflict with another writer.
+    /// How often a call is planned again after conflicts with other writers, once for each object.
     fn replans(&self) -> usize {
         1
     }
