@@ -40,6 +40,8 @@ struct Kind {
     doubtful_until: Option<Instant>,
     /// The objects whose writes go on, by ID in lower case.
     changing: BTreeSet<String>,
+    /// The load balancers whose members may have changed since they were read, by ID in lower case.
+    stale: BTreeSet<String>,
     read: Option<(Instant, Vec<Value>)>,
 }
 
@@ -72,8 +74,21 @@ fn kind_of(id: &ArmId) -> Option<String> {
 impl Kind {
     /// Forgets what was read, and does not keep what is read soon.
     fn forget(&mut self, doubt: Duration) {
-        self.writes += 1;
+        self.doubt(doubt);
+        self.stale.clear();
         self.read = None;
+    }
+
+    /// Uses nothing of what was read until it is shown.
+    fn change_all(&mut self) {
+        self.doubt(LATE);
+        let read = self.read.iter().flat_map(|(_, list)| list);
+        self.stale.extend(read.map(|object| json::text(object, &["id"]).to_ascii_lowercase()));
+    }
+
+    /// Does not keep what is read soon.
+    fn doubt(&mut self, doubt: Duration) {
+        self.writes += 1;
         self.doubtful_until = self.doubtful_until.max(Some(Instant::now() + doubt));
     }
 }
@@ -98,13 +113,14 @@ impl Known {
         let is_certain = [of_all, kind.doubtful_until].into_iter().flatten().all(|until| until < reading.at);
         if is_certain && kind.writes == reading.writes && kind.changing.is_empty() {
             kind.read = Some((reading.at, list.to_vec()));
+            kind.stale.clear();
         }
     }
 
     /// What was read within this time.
     pub(super) fn get(&self, what: &str, age: Duration) -> Option<Vec<Value>> {
         let state = lock(&self.0);
-        let kind = state.kinds.get(what).filter(|kind| kind.changing.is_empty())?;
+        let kind = state.kinds.get(what).filter(|kind| kind.changing.is_empty() && kind.stale.is_empty())?;
         let (at, list) = kind.read.as_ref()?;
         (at.elapsed() < age).then(|| list.clone())
     }
@@ -118,7 +134,7 @@ impl Known {
                 kind.writes += 1;
                 kind.changing.insert(id.folded());
             }
-            None => state.kind(BALANCERS).forget(LATE),
+            None => state.kind(BALANCERS).change_all(),
         }
         Writing { known: self, id, has_answer: false }
     }
@@ -130,6 +146,7 @@ impl Known {
         let kind = state.kind(&what);
         kind.writes += 1;
         kind.changing.remove(&id.folded());
+        kind.stale.remove(&id.folded());
         let Some((_, list)) = &mut kind.read else { return };
         match list.iter_mut().find(|known| same(json::text(known, &["id"]), id.as_str())) {
             Some(known) => known.clone_from(object),
@@ -143,9 +160,9 @@ impl Known {
     }
 
     fn unclear(&self, id: &ArmId, doubt: Duration) {
-        let what = kind_of(id);
         let mut state = lock(&self.0);
-        let kind = state.kind(what.as_deref().unwrap_or(BALANCERS));
+        let Some(what) = kind_of(id) else { return state.kind(BALANCERS).change_all() };
+        let kind = state.kind(&what);
         kind.changing.remove(&id.folded());
         kind.forget(doubt);
     }
@@ -246,13 +263,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn members_change_their_load_balancers_and_a_write_without_an_answer_everything() {
         let known = Known::default();
+        let (one, two, set) = (
+            id(LOAD_BALANCERS, "One"),
+            id(LOAD_BALANCERS, "two"),
+            id("Microsoft.Compute/virtualMachineScaleSets", "set"),
+        );
         let ip = id(PUBLIC_IPS, "ip");
         let all = |known: &Known| [BALANCERS, SECURITY_GROUP, "rg"].map(|what| known.get(what, AGE).is_some());
         let read_all = |known: &Known| [BALANCERS, SECURITY_GROUP, "rg"].map(|what| read(known, what, &[]));
         read_all(&known);
-        known.writing(&id("Microsoft.Compute/virtualMachineScaleSets", "set")).answered();
+        read(&known, BALANCERS, &[object(&one, "a"), object(&two, "a")]);
+        known.writing(&set).answered();
+        known.ended(&set);
         read_all(&known);
         assert_eq!(all(&known), [false, true, true]);
+        known.shows(&one, &object(&one, "b"));
+        assert_eq!(all(&known), [false, true, true], "the other one has members, too");
+        known.shows(&two, &object(&two, "b"));
+        assert_eq!(known.get(BALANCERS, AGE), Some(vec![object(&one, "b"), object(&two, "b")]));
+        known.writing(&set).answered();
         tokio::time::advance(LATE + Duration::from_secs(1)).await;
         read_all(&known);
         assert_eq!(all(&known), [true; 3]);
