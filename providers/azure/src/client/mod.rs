@@ -6,6 +6,7 @@
 pub(crate) mod failure;
 pub(crate) mod id;
 pub(crate) mod limit;
+mod looks;
 pub(crate) mod metrics;
 pub(crate) mod operation;
 pub(crate) mod pending;
@@ -29,10 +30,11 @@ use tokio::time::Instant;
 use self::failure::unreadable;
 use self::id::{ArmId, same};
 use self::limit::{RateLimits, Turn};
+use self::looks::Looks;
 use self::metrics::{Metrics, Place};
 use self::operation::{ABSENT_CODES, COMPUTE_OPERATION_GET, NETWORK_OPERATION_GET, Operation};
 pub(crate) use self::pending::{Pending, State};
-use self::pending::{Watch, of_object, of_operation};
+use self::pending::{Watch, of_object, of_operation, provisioning_state};
 use self::remaining::Remaining;
 use self::session::{Message, Session};
 
@@ -92,6 +94,16 @@ pub(crate) enum Sent {
     Accepted(Pending),
 }
 
+/// A look at the object of a write that goes on.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Running,
+    /// The object is as the last write has made it, or as it was before this one.
+    Succeeded(Value),
+    /// Only the operation says what has become of it.
+    Unclear,
+}
+
 /// The API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(Arc<Inner>);
@@ -105,9 +117,8 @@ struct Inner {
     limits: RateLimits,
     metrics: Metrics,
     remaining: Remaining,
-    /// The time of the next look at an operation that has asked for a pause.
-    due: Mutex<BTreeMap<String, Instant>>,
-    /// The shortest such pause that is honoured.
+    looks: Looks,
+    /// The shortest pause between looks at an operation that is honoured.
     least_delay: Duration,
 }
 
@@ -120,9 +131,9 @@ impl Client {
         metrics: Metrics,
         least_delay: Duration,
     ) -> Self {
-        let (callers, due, remaining) = Default::default();
+        let (callers, looks, remaining) = Default::default();
         let caller = caller.deadline(DEADLINE);
-        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, due, least_delay }))
+        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, looks, least_delay }))
     }
 
     /// Allows writes while this process leads.
@@ -261,7 +272,7 @@ impl Client {
         };
         let request = call::Operation::name(&operation);
         if let Some(pending) = Pending::of(request, &write.id, operation.is_deletion(), &answer) {
-            self.delay(&pending, &answer);
+            self.0.looks.begins(&pending, self.delay(&answer).unwrap_or_default());
             return Ok(Sent::Accepted(pending));
         }
         let body = if answer.body.is_empty() { Ok(Value::Null) } else { answer.json() };
@@ -275,12 +286,11 @@ impl Client {
 
     /// Looks at the operation of a write. Until the pause that its last answer asked for is over, it goes on.
     pub(crate) async fn poll(&self, pending: &Pending) -> Result<State<ApiError>, ApiError> {
-        let key = pending.to_string();
-        if lock(&self.0.due).get(&key).is_some_and(|due| Instant::now() < *due) {
+        if self.0.looks.is_early(pending) {
             return Ok(State::Running);
         }
         let Some(write) = Operation::named(&pending.request) else { return Ok(State::Done) };
-        let state = match self.look(pending, write).await? {
+        let state = match self.state(pending, write).await? {
             State::Running => State::Running,
             State::Done => State::Done,
             State::Failed(failure) => State::Failed(ApiError::new(write, failure)),
@@ -290,12 +300,33 @@ impl Client {
             self.0.metrics.request(write, place, Some(error), Duration::ZERO);
         }
         if !matches!(state, State::Running) {
-            lock(&self.0.due).remove(&key);
+            self.0.looks.ended(pending);
         }
         Ok(state)
     }
 
-    async fn look(&self, pending: &Pending, write: Operation) -> Result<State<Failure>, ApiError> {
+    /// Reads the object of a write that goes on, as soon as [`Self::poll`] would read its operation.
+    pub(crate) async fn look(&self, pending: &Pending) -> Result<Look, ApiError> {
+        let looks = &self.0.looks;
+        if looks.is_early(pending) {
+            return Ok(Look::Running);
+        }
+        let Some(write) = Operation::named(&pending.request) else { return Ok(Look::Unclear) };
+        let Some(object) = self.get(write.reading(), &pending.id).await? else { return Ok(Look::Unclear) };
+        Ok(match provisioning_state(&object) {
+            Some(state) if same(state, "Updating") => {
+                looks.goes_on(pending, None);
+                Look::Running
+            }
+            Some(state) if same(state, "Succeeded") => {
+                looks.ended(pending);
+                Look::Succeeded(object)
+            }
+            _ => Look::Unclear,
+        })
+    }
+
+    async fn state(&self, pending: &Pending, write: Operation) -> Result<State<Failure>, ApiError> {
         let operation = if write.resource.is_network() { NETWORK_OPERATION_GET } else { COMPUTE_OPERATION_GET };
         let is_deletion = write.is_deletion();
         let (Watch::Operation(url) | Watch::Location(url)) = &pending.watch else {
@@ -319,15 +350,18 @@ impl Client {
             }
             answer => answer?,
         };
-        self.delay(pending, &answer);
-        match &pending.watch {
-            Watch::Location(_) if answer.status == StatusCode::ACCEPTED.as_u16() => Ok(State::Running),
-            Watch::Location(_) => Ok(State::Done),
+        let state = match &pending.watch {
+            Watch::Location(_) if answer.status == StatusCode::ACCEPTED.as_u16() => State::Running,
+            Watch::Location(_) => State::Done,
             _ => {
                 let state = answer.json().and_then(|body: Value| of_operation(&body));
-                state.map_err(|failure| ApiError::new(operation, failure))
+                state.map_err(|failure| ApiError::new(operation, failure))?
             }
+        };
+        if matches!(state, State::Running) {
+            self.0.looks.goes_on(pending, Some(self.delay(&answer).unwrap_or_default()));
         }
+        Ok(state)
     }
 
     /// Sends a write and waits for its operation, at most for `limit`.
@@ -350,15 +384,10 @@ impl Client {
         }
     }
 
-    /// Remembers the pause that an answer asks for.
-    fn delay(&self, pending: &Pending, answer: &Answer) {
-        if let Some(delay) = requested_delay(&answer.headers) {
-            let delay = delay.clamp(self.0.least_delay, LONGEST_DELAY.max(self.0.least_delay));
-            let now = Instant::now();
-            let mut due = lock(&self.0.due);
-            due.retain(|_, at| *at > now);
-            due.insert(pending.to_string(), now + delay);
-        }
+    /// The pause that an answer asks for.
+    fn delay(&self, answer: &Answer) -> Option<Duration> {
+        let delay = requested_delay(&answer.headers)?;
+        Some(delay.clamp(self.0.least_delay, LONGEST_DELAY.max(self.0.least_delay)))
     }
 
     fn message(&self, operation: Operation, path: &str, query: Query) -> Message {

@@ -32,6 +32,7 @@ pub(crate) mod observed;
 pub(crate) mod plan;
 mod refused;
 mod repair;
+mod rests;
 pub(crate) mod selector;
 pub(crate) mod tags;
 mod waiting;
@@ -43,10 +44,11 @@ use crate::client::metrics::Place;
 use crate::node::zones::Zones;
 use env::Env;
 use events::Events;
-use observe::Reads;
+use observe::{Base, Reads};
 use observed::Observed;
 use plan::step::{Made, Write};
 use repair::Repairs;
+use rests::needed_now;
 use waiting::Waiting;
 use wanted::{Item, Wanted, hosts};
 use write::{Ongoing, Writer};
@@ -134,13 +136,32 @@ impl BalancerCloud for Balancers {
         true
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe(&self.env, wanted).await
+    /// After a conflict, only what had it is read again: the security group, which is written after the load balancers, may
+    /// have one too.
+    fn replans(&self) -> usize {
+        2
     }
 
-    async fn known(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Option<Observed> {
+    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
+        self.cloud()?.reads.observed(&self.env, wanted, &mut Base::default()).await
+    }
+
+    async fn first(
+        &self,
+        _: &str,
+        _: &[ServiceWork],
+        wanted: &Wanted,
+    ) -> Result<(Observed, Plan<Write>), ProviderError> {
+        let reads = &self.cloud()?.reads;
         let has_deletion = wanted.items.values().any(|item| item.action == ServiceAction::Delete);
-        if has_deletion { None } else { self.cloud().ok()?.reads.known(&self.env, wanted).await }
+        let mut base = if has_deletion { Base::default() } else { reads.known(&self.env, wanted) };
+        loop {
+            let observed = reads.observed(&self.env, wanted, &mut base).await?;
+            let plan = plan::plan(&self.env, &observed, wanted);
+            if !base.forget(needed_now(&plan)) {
+                return Ok((observed, plan));
+            }
+        }
     }
 
     async fn observe_after(
@@ -150,8 +171,7 @@ impl BalancerCloud for Balancers {
         wanted: &Wanted,
         before: &Observed,
     ) -> Result<Observed, ProviderError> {
-        let cloud = self.cloud()?;
-        cloud.reads.observe_after(&self.env, wanted, before, cloud.waiting.take_made()).await
+        self.cloud()?.reads.observe_after(&self.env, wanted, before).await
     }
 
     fn strip(&self, observed: &mut Observed, _: &Wanted) {
@@ -168,17 +188,13 @@ impl BalancerCloud for Balancers {
 
     async fn write(&self, step: &Step<Write>, made: &Made, _: &Scope) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
-        let writing = self.cloud()?.reads.known.writing();
         let written = self.writer()?.apply(&step.write, made).await;
         self.cloud()?.events.pool_written(&step.write, &written);
-        let written = written?;
-        writing.ended();
-        Ok(written)
+        written
     }
 
     async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let progress = self.writer()?.poll(operation).await;
-        self.cloud()?.reads.known.polled();
         self.cloud()?.events.pool_polled(&operation.name, &progress);
         progress
     }

@@ -11,16 +11,18 @@ use ccm_kit::{Cluster, lock};
 use ccm_provider::{NodeRef, ProviderError, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::env::Env;
+use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
 use super::json;
-use super::known::Known;
-use super::late::Recent;
+use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
+use super::late::{Now, Recent};
 use super::machines::{Interfaces, Machine};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan::MOST_SETS;
 use super::refused::Refused;
+use super::rests::Parts;
 use super::wanted::hosts::internal_addresses;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
@@ -51,9 +53,35 @@ pub(super) struct Reads {
     pub(super) refused: Refused,
 }
 
-/// The names of what is [`Known`], besides the resource groups of public IP addresses.
-const BALANCERS: &str = "load balancers";
-const SECURITY_GROUP: &str = "security group";
+/// What the reads that all Services share have shown; what is missing is to be read.
+#[derive(Debug, Default)]
+pub(super) struct Base {
+    balancers: Option<Vec<Value>>,
+    /// By resource group in lower case.
+    public_ips: Option<BTreeMap<String, Seen<Vec<Value>>>>,
+    /// `Some(None)`: no plan needs it.
+    security_group: Option<Option<Seen<Value>>>,
+    /// What was read for this plan.
+    now: Parts,
+    /// What else the load balancers need.
+    more: Option<More>,
+    began: Option<Instant>,
+}
+
+/// The private link services, the subnets and the interfaces.
+type More = (BTreeMap<String, Seen<Vec<Value>>>, BTreeMap<String, Seen<Value>>, Interfaces);
+
+impl Base {
+    /// Forgets what is needed and was not read for this plan; whether there is any.
+    pub(super) fn forget(&mut self, needed: Parts) -> bool {
+        let due = needed.without(self.now);
+        self.more.take_if(|_| due.balancers);
+        self.balancers.take_if(|_| due.balancers);
+        self.public_ips.take_if(|_| due.public_ips);
+        self.security_group.take_if(|_| due.security_group);
+        due != Parts::NONE
+    }
+}
 
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
@@ -62,58 +90,95 @@ impl Reads {
         Self { client, cluster, zones, owners, due_models, sets, machines, known, recent, refused }
     }
 
-    /// Everything that a plan for these Services needs.
+    /// What was read in the last minutes.
+    pub(super) fn known(&self, env: &Env, wanted: &Wanted) -> Base {
+        let (needs_rules, groups) = needs(env, wanted);
+        let of_group =
+            |group: String| Some((group.clone(), Seen::Present(self.known.get(&group, env.ages.public_ips)?)));
+        let group = || self.known.get(SECURITY_GROUP, env.ages.security_group)?.pop();
+        Base {
+            balancers: self.known.get(BALANCERS, env.ages.balancers),
+            public_ips: groups.into_iter().map(of_group).collect(),
+            security_group: if needs_rules { group().map(|group| Some(Seen::Present(group))) } else { Some(None) },
+            ..Base::default()
+        }
+    }
+
+    /// Everything that a plan for these Services needs, on the base of what is known.
     ///
     /// # Errors
     ///
     /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
-    pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
-        let (needs_rules, groups) = needs(env, wanted);
-        let balancers = self.balancers(env, wanted);
-        let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
-        let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
-        let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
-        let public_ips = public_ips.into_iter().collect();
-        let mut observed = self.observed(env, wanted, balancers?, public_ips, security_group).await?;
+    pub(super) async fn observed(
+        &self,
+        env: &Env,
+        wanted: &Wanted,
+        base: &mut Base,
+    ) -> Result<Observed, ProviderError> {
+        base.began.get_or_insert_with(Instant::now);
+        let mut observed = self.shared(env, wanted, base).await?;
+        if !base.now.balancers && base.more.is_none() && self.needs_more(env, wanted, &mut observed) {
+            base.forget(Parts::BALANCERS);
+            observed = self.shared(env, wanted, base).await?;
+        }
+        if let Some((links, subnets, interfaces)) = base.more.clone() {
+            return Ok(Observed { links, subnets, interfaces, ..observed });
+        }
         self.read_links(env, wanted, &mut observed).await;
         self.read_subnets(env, wanted, &mut observed).await;
         self.read_machines(env, wanted, &mut observed).await;
+        base.more = Some((observed.links.clone(), observed.subnets.clone(), observed.interfaces.clone()));
         Ok(observed)
     }
 
-    /// The same from what was read in the last seconds, if a plan for these Services needs nothing else. For plans without
-    /// writes only.
-    pub(super) async fn known(&self, env: &Env, wanted: &Wanted) -> Option<Observed> {
-        let (needs_rules, groups) = needs(env, wanted);
-        let balancers = self.known.get(BALANCERS, env.ages.balancers)?;
-        let of_group =
-            |group: String| Some((group.clone(), Seen::Present(self.known.get(&group, env.ages.public_ips)?)));
-        let public_ips = groups.into_iter().map(of_group).collect::<Option<_>>()?;
-        let group = || self.known.get(SECURITY_GROUP, env.ages.security_group)?.pop();
-        let security_group = if needs_rules { Some(Seen::Present(group()?)) } else { None };
-        let mut observed = self.observed(env, wanted, balancers, public_ips, security_group).await.ok()?;
+    /// Whether a plan for these Services needs more than the shared reads.
+    fn needs_more(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) -> bool {
         observed.interfaces.owners.clone_from(&lock(&self.owners));
         let machines: BTreeSet<String> = match env.several.is_empty() {
             true => BTreeSet::new(),
             false => machines_outside(wanted).map(|it| it.id().folded()).collect(),
         };
         observed.interfaces.sets = self.sets_of(machines.iter());
-        let needs_more = needs_links(wanted, &observed)
-            || !needed_subnets(env, wanted, &observed).is_empty()
+        needs_links(wanted, observed)
+            || !needed_subnets(env, wanted, observed).is_empty()
             || observed.interfaces.sets.len() < machines.len()
             || !lock(&self.due_models).is_empty()
-            || Missing::of(env, &observed, wanted) != Missing::default();
-        (!needs_more).then_some(observed)
+            || Missing::of(env, observed, wanted) != Missing::default()
     }
 
-    async fn observed(
-        &self,
-        env: &Env,
-        wanted: &Wanted,
-        balancers: Vec<Value>,
-        public_ips: BTreeMap<String, Seen<Vec<Value>>>,
-        security_group: Option<Seen<Value>>,
-    ) -> Result<Observed, ProviderError> {
+    /// What all Services share, without what else a plan needs. What is not known is read.
+    async fn shared(&self, env: &Env, wanted: &Wanted, base: &mut Base) -> Result<Observed, ProviderError> {
+        let (needs_rules, groups) = needs(env, wanted);
+        let balancers = async { if base.balancers.is_none() { Some(self.balancers(env, wanted).await) } else { None } };
+        let public_ips = async {
+            if base.public_ips.is_some() {
+                return None;
+            }
+            Some(join_all(groups.into_iter().map(|group| self.public_ips(env, group))).await)
+        };
+        let security_group = async {
+            match base.security_group {
+                Some(_) => None,
+                None if needs_rules => Some(Some(self.security_group(env).await)),
+                None => Some(None),
+            }
+        };
+        let (balancers, public_ips, security_group) = futures::join!(balancers, public_ips, security_group);
+        if let Some(balancers) = balancers {
+            base.balancers = Some(balancers?);
+            base.now.balancers = true;
+        }
+        if let Some(public_ips) = public_ips {
+            base.public_ips = Some(public_ips.into_iter().collect());
+            base.now.public_ips = true;
+        }
+        if let Some(security_group) = security_group {
+            base.security_group = Some(security_group);
+            base.now.security_group = true;
+        }
+        let balancers = base.balancers.clone().unwrap_or_default();
+        let public_ips = base.public_ips.clone().unwrap_or_default();
+        let security_group = base.security_group.clone().flatten();
         let is_late = self.is_late(env, &balancers, &public_ips, security_group.as_ref());
         Ok(Observed {
             public_ips,
@@ -124,6 +189,7 @@ impl Reads {
             refused: self.refused.of(wanted),
             most_rules: self.refused.most_rules(),
             is_late,
+            began: base.began,
             ..Observed::default()
         })
     }
@@ -152,15 +218,20 @@ impl Reads {
         env: &Env,
         wanted: &Wanted,
         before: &Observed,
-        made: Vec<Value>,
     ) -> Result<Observed, ProviderError> {
         let mut observed = before.clone();
-        observed.balancers = self.balancers(env, wanted).await?;
-        for ip in made {
-            let Ok(id) = ArmId::parse(json::text(&ip, &["id"])) else { continue };
-            if let Some(Seen::Present(list)) = observed.public_ips.get_mut(&id.group().to_lowercase()) {
-                list.retain(|known| !json::same(json::text(known, &["id"]), id.as_str()));
-                list.push(ip);
+        let written = before.began.map(|began| self.recent.since(began)).unwrap_or_default();
+        let written = written.into_iter().filter_map(|(id, now)| Some((ArmId::parse(&id).ok()?, now)));
+        let (balancers, others): (Vec<_>, Vec<_>) = written.partition(|(id, _)| id.is(LOAD_BALANCERS));
+        match balancers.iter().any(|(_, now)| *now == Now::Unseen) {
+            true => observed.balancers = self.balancers(env, wanted).await?,
+            false => balancers.into_iter().for_each(|(id, now)| replace(&mut observed.balancers, &id, now)),
+        }
+        for (id, now) in others {
+            if let Some(Seen::Present(list)) = observed.public_ips.get_mut(&id.group().to_lowercase())
+                && id.is(PUBLIC_IPS)
+            {
+                replace(list, &id, now);
             }
         }
         let frontends = observed.frontends();
@@ -171,23 +242,36 @@ impl Reads {
         Ok(observed)
     }
 
+    /// What a write has made of an object.
+    pub(super) fn shows(&self, id: &ArmId, object: Value) {
+        self.known.shows(id, &object);
+        self.recent.shows(id, object);
+    }
+
     /// The managed load balancers.
     async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Value>, ProviderError> {
-        let reading = self.known.reading();
+        let reading = self.known.reading(BALANCERS);
         let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default()).await;
         let mut balancers = read.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
-        self.known.keep(reading, BALANCERS, &balancers);
+        self.keep(&reading, LB_LIST, &env.balancer_group, &balancers);
         Ok(balancers)
     }
 
+    /// Keeps what was read, unless it is from before a write of this process.
+    fn keep(&self, reading: &Reading, operation: Operation, group: &str, read: &[Value]) {
+        if !self.recent.is_late(operation.resource.segment(), group, read) {
+            self.known.keep(reading, read);
+        }
+    }
+
     async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
-        let reading = self.known.reading();
+        let reading = self.known.reading(&group);
         let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default()).await;
         // A group that does not exist has none.
         let read = seen(read.map(|list| Some(list.unwrap_or_default())));
         if let Seen::Present(list) = &read {
-            self.known.keep(reading, &group, list);
+            self.keep(&reading, PUBLIC_IP_LIST, &group, list);
         }
         (group, read)
     }
@@ -202,10 +286,10 @@ impl Reads {
         if env.security_group.is_empty() {
             return Seen::Absent;
         }
-        let reading = self.known.reading();
+        let reading = self.known.reading(SECURITY_GROUP);
         let read = seen(self.client.get(NSG_GET, &env.security_group_id()).await);
         if let Seen::Present(group) = &read {
-            self.known.keep(reading, SECURITY_GROUP, std::slice::from_ref(group));
+            self.keep(&reading, NSG_GET, env.security_group_id().group(), std::slice::from_ref(group));
         }
         read
     }
@@ -380,6 +464,19 @@ fn set_of(machine: &Value) -> (String, String) {
     let set =
         Some(set("virtualMachineScaleSet")).filter(|set| !set.is_empty()).unwrap_or_else(|| set("availabilitySet"));
     (json::text(machine, &["id"]).to_lowercase(), set)
+}
+
+/// Puts an object into a list, or removes it.
+fn replace(list: &mut Vec<Value>, id: &ArmId, now: Now) {
+    let is_it = |known: &Value| json::same(json::text(known, &["id"]), id.as_str());
+    match now {
+        Now::Unseen => {}
+        Now::Deleted => list.retain(|known| !is_it(known)),
+        Now::Seen(object) => match list.iter_mut().find(|known| is_it(known)) {
+            Some(known) => *known = object,
+            None => list.push(object),
+        },
+    }
 }
 
 fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {

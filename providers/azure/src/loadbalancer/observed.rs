@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ccm_provider::{ProviderError, Service};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::json;
 use super::names::Family;
@@ -55,6 +56,9 @@ pub(crate) struct Observed {
     /// Whether reads do not show yet what was just written.
     #[serde(default)]
     pub(crate) is_late: bool,
+    /// The time before the reads.
+    #[serde(skip)]
+    pub(crate) began: Option<Instant>,
     /// The interfaces of nodes that may become or cease to be members.
     pub(crate) interfaces: super::machines::Interfaces,
 }

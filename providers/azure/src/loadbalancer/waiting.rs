@@ -29,8 +29,6 @@ pub(super) struct Waiting {
     client: Client,
     /// By operation.
     ongoing: Mutex<BTreeMap<String, Ongoing>>,
-    /// The objects whose creation a list has shown, by ID in lower case, until they are taken.
-    made: Mutex<BTreeMap<String, Value>>,
     /// By subscription and resource group.
     lists: Mutex<BTreeMap<(String, String), List>>,
 }
@@ -44,8 +42,8 @@ struct Ongoing {
 
 impl Waiting {
     pub(super) fn new(client: Client) -> Self {
-        let (ongoing, made, lists) = Default::default();
-        Self { client, ongoing, made, lists }
+        let (ongoing, lists) = Default::default();
+        Self { client, ongoing, lists }
     }
 
     pub(super) fn add(&self, operation: &str, id: &ArmId, is_deletion: bool) {
@@ -53,12 +51,12 @@ impl Waiting {
         lock(&self.ongoing).insert(operation.to_owned(), ongoing);
     }
 
-    /// Whether a list shows the end of an operation; `None` if the operation itself must be read.
-    pub(super) async fn poll(&self, operation: &str) -> Option<Progress> {
+    /// Whether a list shows the end of an operation, and what was created; `None` if the operation itself must be read.
+    pub(super) async fn poll(&self, operation: &str) -> Option<(Progress, Option<Value>)> {
         let ongoing = lock(&self.ongoing).get(operation).cloned()?;
         // Soon after its begin, it goes on.
         if ongoing.since.elapsed() < AGE {
-            return Some(Progress::Running);
+            return Some((Progress::Running, None));
         }
         let list = self.list(&ongoing.id).get(AGE, Some(ongoing.since)).await.ok()?.value;
         let present = list.iter().find(|object| same(json::text(object, &["id"]), ongoing.id.as_str()));
@@ -66,7 +64,9 @@ impl Waiting {
         let progress = match (state, ongoing.is_deletion) {
             (None, true) => Progress::Done,
             (Some(state), false) if same(state, "Succeeded") => Progress::Done,
-            (Some(state), _) if same(state, "Updating") || same(state, "Deleting") => return Some(Progress::Running),
+            (Some(state), _) if same(state, "Updating") || same(state, "Deleting") => {
+                return Some((Progress::Running, None));
+            }
             // The operation has its error.
             _ => {
                 lock(&self.ongoing).remove(operation);
@@ -74,19 +74,7 @@ impl Waiting {
             }
         };
         lock(&self.ongoing).remove(operation);
-        let made = present.filter(|_| !ongoing.is_deletion);
-        lock(&self.made).extend(made.map(|object| (ongoing.id.folded(), object.clone())));
-        Some(progress)
-    }
-
-    /// A public IP address that was created, as the list showed it. Its address stays the same.
-    pub(super) fn made(&self, id: &ArmId) -> Option<Value> {
-        lock(&self.made).get(&id.folded()).cloned()
-    }
-
-    /// All of them, once.
-    pub(super) fn take_made(&self) -> Vec<Value> {
-        std::mem::take(&mut *lock(&self.made)).into_values().collect()
+        Some((progress, present.filter(|_| !ongoing.is_deletion).cloned()))
     }
 
     /// The public IP addresses of the group of one.

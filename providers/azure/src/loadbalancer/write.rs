@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
@@ -13,10 +13,12 @@ use ccm_kit::call::ErrorKind;
 use ccm_kit::lock;
 use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError};
+use http::StatusCode;
 use serde_json::Value;
 
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
+use super::known::LATE;
 use super::names::is_of;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
@@ -32,7 +34,7 @@ use crate::client::operation::{
     LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
     PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
 };
-use crate::client::{self, Client, Pending, Sent, State};
+use crate::client::{self, Client, Look, Pending, Sent, State};
 
 /// The limit of the deletion of a connection to a private link service.
 const CONNECTION: Duration = Duration::from_secs(20);
@@ -47,9 +49,53 @@ pub(super) struct Writer<'a> {
     pub(super) repairs: &'a Repairs,
 }
 
-/// The parts of the Services in writes of load balancers that are not done, by operation.
+/// The writes of load balancers and of the security group that are not done, by operation.
 #[derive(Debug, Default)]
-pub(super) struct Ongoing(Mutex<BTreeMap<String, Vec<Edit>>>);
+pub(super) struct Ongoing(Mutex<BTreeMap<String, Arc<Change>>>);
+
+/// What a write of an object that all Services share changes.
+#[derive(Debug)]
+enum Change {
+    /// The parts of the Services in a load balancer.
+    Balancer(Vec<Edit>),
+    /// The whole security group.
+    Security(Value),
+}
+
+impl Change {
+    fn edits(&self) -> &[Edit] {
+        if let Self::Balancer(edits) = self { edits } else { &[] }
+    }
+
+    /// Whether the object has all of it.
+    fn is_in(&self, object: &Value) -> bool {
+        match self {
+            Self::Balancer(edits) => edits.iter().cloned().all(|mut edit| {
+                // What is left to Azure: an address of the subnet.
+                let frontends = edit.frontends.iter_mut();
+                frontends.for_each(|it| json::object_mut(it, "properties").retain(|_, value| !value.is_null()));
+                !edit.changes(object)
+            }),
+            Self::Security(group) => rules(group) == rules(object),
+        }
+    }
+}
+
+/// What the rules of a security group say, by name.
+fn rules(group: &Value) -> BTreeMap<&str, BTreeMap<&str, &Value>> {
+    let is_said = |(key, value): &(&String, &Value)| {
+        *key != "provisioningState" && !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+    };
+    let of = |rule| {
+        let fields = json::at(rule, &["properties"]).as_object().into_iter().flatten();
+        (json::name(rule), fields.filter(is_said).map(|(key, value)| (key.as_str(), value)).collect())
+    };
+    json::items(group, "securityRules").iter().map(of).collect()
+}
+
+fn edits(write: &Write) -> &[Edit] {
+    if let Write::Balancer(change) = write { &change.edits } else { &[] }
+}
 
 impl Writer<'_> {
     /// Sends a write.
@@ -118,6 +164,7 @@ impl Writer<'_> {
         match self.client.get(LB_GET, id).await? {
             None => Ok(()),
             Some(_) => {
+                self.reads.known.forget(Duration::ZERO);
                 let text = format!("the load balancer {} exists, although the list did not show it", id.name());
                 Err(ProviderError::new(ErrorClass::Conflict, text))
             }
@@ -125,15 +172,17 @@ impl Writer<'_> {
     }
 
     async fn send(&self, request: &client::Write, write: &Write, made: &Made) -> Result<Written, ProviderError> {
-        let edits = match write {
-            Write::Balancer(change) => &*change.edits,
-            _ => &[],
-        };
+        let writing = self.reads.known.writing(&request.id);
         let sent = self.client.begin(request).await;
-        // A write without an answer may have taken effect.
+        match &sent {
+            Ok(_) => writing.answered(),
+            Err(error) if error.status == Some(StatusCode::PRECONDITION_FAILED.as_u16()) => writing.conflicts(),
+            // It may have taken effect, or fails for something that is not known.
+            Err(_) => drop(writing),
+        }
         let is_unanswered = sent.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAnswer);
         match write {
-            _ if request.operation.is_deletion() && sent.is_ok() => self.reads.recent.forget(&request.id),
+            _ if request.operation.is_deletion() && sent.is_ok() => self.reads.recent.deleted(&request.id),
             Write::Balancer(_) | Write::Address(_) | Write::Security(_)
                 if request.body.is_some() && (sent.is_ok() || is_unanswered) =>
             {
@@ -142,14 +191,20 @@ impl Writer<'_> {
             _ => {}
         }
         match sent {
-            Ok(Sent::Done(_)) => {
+            Ok(Sent::Done(object)) => {
+                self.ended(&request.id, Some(object).filter(|it| !json::text(it, &["etag"]).is_empty()));
                 Self::completed(write, made);
                 Ok(Written::Done)
             }
             Ok(Sent::Accepted(pending)) => {
                 let operation = operation(&pending);
-                if !edits.is_empty() {
-                    lock(&self.ongoing.0).insert(operation.name.clone(), edits.to_vec());
+                let change = match write {
+                    Write::Balancer(change) if !change.edits.is_empty() => Some(Change::Balancer(change.edits.clone())),
+                    Write::Security(_) => request.body.clone().map(Change::Security),
+                    _ => None,
+                };
+                if let Some(change) = change {
+                    lock(&self.ongoing.0).insert(operation.name.clone(), change.into());
                 }
                 match write {
                     Write::Address(change) if request.body.is_none() => {
@@ -167,8 +222,16 @@ impl Writer<'_> {
                 if self.repaired(write, &error.message).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
-                Err(self.explained(edits, error.into()))
+                Err(self.explained(edits(write), error.into()))
             }
+        }
+    }
+
+    /// A write has ended; `object` is what it has made.
+    fn ended(&self, id: &ArmId, object: Option<Value>) {
+        match object {
+            Some(object) => self.reads.shows(id, object),
+            None => self.reads.known.ended(id),
         }
     }
 
@@ -226,6 +289,7 @@ impl Writer<'_> {
         let (after, left_out) = change.after(self.env, &change.before, address);
         // The next observation shows the addresses, so that its plan leaves out only the Services without a place.
         if !left_out.is_empty() {
+            self.reads.known.forget(Duration::ZERO);
             let text = "the security group has no place for some Services: planned again";
             return Err(ProviderError::new(ErrorClass::Conflict, text));
         }
@@ -238,22 +302,53 @@ impl Writer<'_> {
 
     /// The state of an operation.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
-        if let Some(progress) = self.waiting.poll(&operation.name).await {
+        let Some(pending) = Pending::parse(&operation.name) else { return Ok(Progress::Done) };
+        if let Some((progress, object)) = self.waiting.poll(&operation.name).await {
+            if matches!(progress, Progress::Done) {
+                self.ended(&pending.id, object);
+            }
             return Ok(progress);
         }
-        let Some(pending) = Pending::parse(&operation.name) else { return Ok(Progress::Done) };
-        Ok(match self.client.poll(&pending).await? {
-            State::Running => Progress::Running,
-            State::Done => {
+        let change = lock(&self.ongoing.0).get(&operation.name).cloned();
+        if let Some(change) = &change
+            && let Some(progress) = self.look(&pending, change).await
+        {
+            if matches!(progress, Progress::Done) {
                 lock(&self.ongoing.0).remove(&operation.name);
-                Progress::Done
             }
+            return Ok(progress);
+        }
+        let state = self.client.poll(&pending).await?;
+        if !matches!(state, State::Running) {
+            lock(&self.ongoing.0).remove(&operation.name);
+            self.ended(&pending.id, None);
+        }
+        Ok(match state {
+            State::Running => Progress::Running,
+            State::Done => Progress::Done,
             State::Failed(error) => {
                 self.reads.recent.forget(&pending.id);
-                let edits = lock(&self.ongoing.0).remove(&operation.name).unwrap_or_default();
-                return Ok(Progress::Failed(self.explained(&edits, error.into())));
+                self.reads.known.forget(LATE);
+                let edits = change.as_ref().map(|change| change.edits()).unwrap_or_default();
+                Progress::Failed(self.explained(edits, error.into()))
             }
         })
+    }
+
+    /// Looks at the object in place of its operation: one read shows the end, and what the next plan begins with. `None`
+    /// if it does not show the end of this write.
+    async fn look(&self, pending: &Pending, change: &Change) -> Option<Progress> {
+        match self.client.look(pending).await.ok()? {
+            Look::Running => Some(Progress::Running),
+            Look::Unclear => None,
+            Look::Succeeded(object) => {
+                let is_end = !self.reads.recent.has_replaced(&pending.id, &object) && change.is_in(&object);
+                is_end.then(|| {
+                    self.reads.shows(&pending.id, object);
+                    Progress::Done
+                })
+            }
+        }
     }
 
     /// Records what later writes need.
@@ -275,7 +370,7 @@ impl Writer<'_> {
         let ids = pending.filter_map(|reached| if let Reached::Of(id) = reached { Some(id) } else { None });
         let ids: BTreeSet<&ArmId> = ids.filter(|id| !made.lock().addresses.contains_key(&id.folded())).collect();
         let shown = |ip: &Value| (json::text(ip, &["id"]).to_lowercase(), parse_ip(json::property(ip, "ipAddress")));
-        let mut found: Vec<_> = ids.iter().filter_map(|id| self.waiting.made(id)).map(|ip| shown(&ip)).collect();
+        let mut found: Vec<_> = ids.iter().filter_map(|id| self.reads.recent.seen(id)).map(|ip| shown(&ip)).collect();
         let is_unknown =
             |id: &&&ArmId| id.is(PUBLIC_IPS) && !found.iter().any(|(known, ip)| *known == id.folded() && ip.is_some());
         let groups: BTreeSet<String> = ids.iter().filter(is_unknown).map(|id| id.group().to_lowercase()).collect();
@@ -289,7 +384,10 @@ impl Writer<'_> {
         let balancers: BTreeSet<ArmId> =
             ids.iter().filter(|id| !id.is(PUBLIC_IPS)).filter_map(|id| id.parent()).collect();
         for id in balancers {
-            let balancer = self.client.get(LB_GET, &id).await?.unwrap_or(Value::Null);
+            let balancer = match self.reads.recent.seen(&id) {
+                Some(balancer) => balancer,
+                None => self.client.get(LB_GET, &id).await?.unwrap_or(Value::Null),
+            };
             for frontend in json::items(&balancer, "frontendIPConfigurations") {
                 let ip = parse_ip(json::property(frontend, "privateIPAddress"));
                 found.push((json::text(frontend, &["id"]).to_lowercase(), ip));

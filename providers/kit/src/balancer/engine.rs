@@ -98,13 +98,18 @@ impl<C: BalancerCloud> Engine<C> {
         self.begin(&run, &mut plan, &mut results).await;
         Self::wait_for_creations(&run, &mut plan, &mut results);
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
-        if !conflicts.is_empty() {
-            observed = self.look(cluster, &work, &wanted).await?;
-            plan = self.cloud.plan(&observed, &wanted)?;
+        let mut replans = self.cloud.replans();
+        while !conflicts.is_empty() && replans > 0 {
+            replans -= 1;
+            (observed, plan) = self.first(cluster, &work, &wanted).await?;
             plan.steps.retain(|step| conflicts.iter().any(|place| step.items.contains(*place)));
             plan.failed.retain(|place, _| conflicts.contains(place));
             let mut second = Results::new(work.len());
             conflicts = self.execute(&run, &observed, &wanted, &plan, &mut second).await;
+            // Who was faster twice with the same object may always be.
+            if !second.lost.is_disjoint(&results.lost) {
+                replans = 0;
+            }
             results.take_over(second, &conflicts);
         }
         if let Err(error) = self.cloud.finish(&made) {
@@ -299,26 +304,18 @@ impl<C: BalancerCloud> Engine<C> {
         ServiceAnswer { result, status, again, notes }
     }
 
-    /// The observation that the first plan is made of, and that plan.
+    /// The observation that a plan is made of, and that plan.
     async fn first(
         &self,
         cluster: &str,
         work: &[ServiceWork],
         wanted: &C::Wanted,
     ) -> Result<(C::Observed, Plan<C::Write>), ProviderError> {
-        if let Some(known) = self.cloud.known(cluster, work, wanted).await
-            && let Ok(plan) = self.cloud.plan(&known, wanted)
-            && plan.steps.is_empty()
-            && plan.failed.is_empty()
-        {
-            return Ok((known, plan));
+        if let Some(observed) = self.recent_of(work) {
+            let plan = self.cloud.plan(&observed, wanted)?;
+            return Ok((observed, plan));
         }
-        let observed = match self.recent_of(work) {
-            Some(observed) => observed,
-            None => self.look(cluster, work, wanted).await?,
-        };
-        let plan = self.cloud.plan(&observed, wanted)?;
-        Ok((observed, plan))
+        within("observing the load balancer", READ_DEADLINE, self.cloud.first(cluster, work, wanted)).await
     }
 
     async fn look(
@@ -416,6 +413,7 @@ impl Results {
     fn take_over(&mut self, second: Results, still: &BTreeSet<usize>) {
         let again = self.conflicts();
         self.written += second.written;
+        self.lost.extend(second.lost);
         for (place, error) in second.errors.into_iter().enumerate() {
             if !again.contains(&place) {
                 continue;

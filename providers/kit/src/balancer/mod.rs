@@ -16,7 +16,7 @@
 //! * No write begins after a shutdown has begun, and nothing runs outside of the call.
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
 //!   passed.
-//! * A conflict with another writer is observed and planned again once, in the same call.
+//! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).
 
 mod engine;
 mod journal;
@@ -103,15 +103,27 @@ pub trait BalancerCloud: Send + Sync + 'static {
         wanted: &Self::Wanted,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
-    /// What earlier reads showed, if that is recent and complete enough to see that nothing is to be done. A plan with
-    /// writes or errors is never made from it: then the engine calls [`Self::observe`].
-    fn known(
+    /// What the first plan is made of, and that plan; after a conflict, what the second one is made of. By default,
+    /// everything is observed.
+    ///
+    /// A cloud may use what earlier reads showed where the plan stays right if that is not current any more: if nothing is
+    /// written, or if the cloud refuses the writes as a conflict. What had a conflict must be read again.
+    fn first(
         &self,
-        _cluster: &str,
-        _work: &[ServiceWork],
-        _wanted: &Self::Wanted,
-    ) -> impl Future<Output = Option<Self::Observed>> + Send {
-        std::future::ready(None)
+        cluster: &str,
+        work: &[ServiceWork],
+        wanted: &Self::Wanted,
+    ) -> impl Future<Output = Result<(Self::Observed, Plan<Self::Write>), ProviderError>> + Send {
+        async move {
+            let observed = self.observe(cluster, work, wanted).await?;
+            let plan = self.plan(&observed, wanted)?;
+            Ok((observed, plan))
+        }
+    }
+
+    /// How often a call is planned again after conflicts with other writers, once for each object.
+    fn replans(&self) -> usize {
+        1
     }
 
     /// Whether simultaneous [lookups](ccm_provider::LoadBalancer::get) share an observation: if its reads are the same for

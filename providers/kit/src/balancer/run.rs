@@ -40,13 +40,15 @@ pub(super) struct Results {
     pub(super) errors: Vec<Option<ProviderError>>,
     /// The number of writes that succeeded.
     pub(super) written: usize,
+    /// The objects with which another writer was faster.
+    pub(super) lost: BTreeSet<String>,
     /// The parts that failed, by item.
     failed: Vec<BTreeSet<Part>>,
 }
 
 impl Results {
     pub(super) fn new(count: usize) -> Self {
-        Self { errors: vec![None; count], written: 0, failed: vec![BTreeSet::new(); count] }
+        Self { errors: vec![None; count], written: 0, lost: BTreeSet::new(), failed: vec![BTreeSet::new(); count] }
     }
 
     /// Records an error of one item.
@@ -71,6 +73,9 @@ impl Results {
 
     /// Records the failure of a step for its items.
     fn fail_step<W>(&mut self, step: &Step<W>, error: &ProviderError) {
+        if error.class() == ErrorClass::Conflict {
+            self.lost.insert(step.object());
+        }
         for place in step.items.of(self.errors.len()) {
             if self.blocks(place, step) {
                 continue;

@@ -3,13 +3,14 @@
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
-use crate::bed::pass;
+use crate::bed::{pass, stable};
 
-const AGE: &str = "loadBalancerCacheTTLInSeconds: 100\n";
+pub(super) const AGE: &str = "loadBalancerCacheTTLInSeconds: 100\n";
 
 /// A Service whose objects were read some time after the last write.
 async fn read() -> Scene {
-    let mut scene = Scene::new(AGE, 2).await;
+    let options = Options { operation: std::time::Duration::ZERO, ..Options::default() };
+    let mut scene = Scene::with(options, AGE, 2).await;
     scene.service("web", &[], port(80));
     scene.ensure(&["web"]).await;
     pass(20).await;
@@ -60,23 +61,71 @@ async fn nothing_is_read_with_several_load_balancers_either() {
 }
 
 #[tokio::test]
-async fn a_change_rests_on_what_is_there_now() {
+async fn a_change_by_others_in_the_meantime_stays_and_costs_one_read_and_one_write() {
+    const BALANCER: (&str, &str) = ("loadBalancers", "kubernetes");
+    const GROUP_OF_RULES: (&str, &str) = ("networkSecurityGroups", "nsg");
+    let usual = ["loadBalancers.get", "loadBalancers.put", "networkSecurityGroups.get", "networkSecurityGroups.put"];
+    for (changed, more) in [
+        (&[][..], &[][..]),
+        (&[BALANCER], &["loadBalancers.list", "loadBalancers.put"]),
+        (&[GROUP_OF_RULES], &["networkSecurityGroups.get", "networkSecurityGroups.put"]),
+        (
+            &[BALANCER, GROUP_OF_RULES],
+            &["loadBalancers.list", "loadBalancers.put", "networkSecurityGroups.get", "networkSecurityGroups.put"],
+        ),
+    ] {
+        let mut scene = read().await;
+        for (kind, name) in changed {
+            others::by_hand(&scene, &others::path(kind, name), |object| {
+                object["tags"] = json!({"team": "a"});
+                if (*kind, *name) == GROUP_OF_RULES {
+                    object["properties"]["securityRules"].as_array_mut().unwrap().push(theirs());
+                }
+            });
+        }
+        let rule = |scene: &Scene| {
+            let rules = items(&scene.object("networkSecurityGroups", "nsg"), "securityRules");
+            rules.into_iter().find(|rule| rule["name"] == "theirs").map(stable)
+        };
+        let (before, mark) = (rule(&scene), scene.mark());
+        scene.service("web", &[], port(81));
+        let answers = scene.call(&["web"], ServiceAction::Ensure).await;
+        assert_eq!(errors(&["web"], &answers), BTreeMap::new(), "{changed:?}");
+        let mut expected: Vec<&str> = usual.iter().chain(more).copied().collect();
+        expected.sort_unstable();
+        let mut calls = scene.bed.calls(mark);
+        calls.sort_unstable();
+        assert_eq!(calls, expected, "{changed:?}");
+        for (kind, name) in changed {
+            assert_eq!(scene.object(kind, name)["tags"], json!({"team": "a"}), "{kind}");
+        }
+        assert_eq!(rule(&scene), before, "{changed:?}");
+        assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new(), "{changed:?}");
+        let rules = items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules");
+        assert_eq!(rules[0]["properties"]["frontendPort"], 81);
+        // What was written is known.
+        let mark = scene.mark();
+        scene.ensure(&["web"]).await;
+        assert_eq!(scene.bed.calls(mark), [] as [String; 0], "{changed:?}");
+        scene.bed.is_clean();
+    }
+}
+
+/// A rule of a user.
+fn theirs() -> Value {
+    json!({"name": "theirs", "properties": {
+        "priority": 600, "protocol": "Tcp", "access": "Allow", "direction": "Inbound", "sourceAddressPrefix": "*",
+        "sourcePortRange": "*", "destinationPortRange": "22", "destinationAddressPrefix": "10.240.9.9",
+    }})
+}
+
+#[tokio::test]
+async fn what_others_remove_in_the_meantime_is_made_again() {
     let mut scene = read().await;
-    scene.bed.cloud.world(|world| {
-        let id = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
-        world.alter(&id, json!({"tags": {"team": "a"}}));
-    });
+    scene.bed.cloud.world(|world| world.remove(&others::path("loadBalancers", "kubernetes")));
     scene.service("web", &[], port(81));
-    let mark = scene.mark();
     scene.ensure(&["web"]).await;
-    let calls = scene.bed.calls(mark);
-    let count = |action: &str| calls.iter().filter(|call| *call == action).count();
-    assert_eq!((count("loadBalancers.put"), count("networkSecurityGroups.get")), (1, 1), "{calls:?}");
-    assert_eq!(scene.object("loadBalancers", "kubernetes")["tags"], json!({"team": "a"}));
-    // What was written is read again.
-    let mark = scene.mark();
-    scene.ensure(&["web"]).await;
-    assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
+    assert_eq!(items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules").len(), 1);
     scene.bed.is_clean();
 }
 

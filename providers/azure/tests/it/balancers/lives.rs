@@ -14,6 +14,10 @@ use crate::bed::stable;
 
 const SET: &str = "/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/pool";
 
+/// What others change is seen after this time.
+const AGE: std::time::Duration = std::time::Duration::from_secs(1);
+const AGES: &str = "loadBalancerCacheTTLInSeconds: 1\npublicIPCacheTTLInSeconds: 1\nnsgCacheTTLInSeconds: 1\n";
+
 /// The simulated Azure, shared with another cluster and with users.
 struct Living {
     bed: Bed,
@@ -92,7 +96,10 @@ impl LivingCloud for Living {
         });
         let seed = SetSeed { name: "pool", zones: &["1"], dual: true, ..SetSeed::default() };
         bed.cloud.world(|world| world.scale_set(&seed));
-        let mut config = if rng.random_bool(0.5) { BY_ADDRESS } else { "" }.to_owned();
+        let mut config = AGES.to_owned();
+        if rng.random_bool(0.5) {
+            config.push_str(BY_ADDRESS);
+        }
         if rng.random_bool(0.3) {
             config.push_str("clusterServiceLoadBalancerHealthProbeMode: shared\n");
         }
@@ -197,6 +204,7 @@ impl LivingCloud for Living {
     }
 
     fn calm(&mut self) {
+        std::thread::sleep(AGE);
         self.bed.cloud.change(|options| options.lag = Lag::default());
     }
 

@@ -14,6 +14,7 @@ use crate::bed::{Bed, CLUSTER, GROUP};
 
 mod alone;
 mod bad;
+mod calls;
 mod crash;
 mod crowd;
 mod inspect;

@@ -14,12 +14,12 @@ const KINDS: [&str; 3] = [
 ];
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 
-fn path(kind: &str, name: &str) -> String {
+pub(super) fn path(kind: &str, name: &str) -> String {
     format!("{GROUP}/Microsoft.Network/{kind}/{name}")
 }
 
 /// Changes an object as another client does.
-fn by_hand(scene: &Scene, path: &str, change: impl FnOnce(&mut Value)) {
+pub(super) fn by_hand(scene: &Scene, path: &str, change: impl FnOnce(&mut Value)) {
     let mut object = scene.bed.cloud.object(path);
     change(&mut object);
     scene.bed.cloud.by_hand("PUT", path, &object).unwrap();
@@ -36,7 +36,9 @@ fn counts(scene: &Scene, mark: u64) -> BTreeMap<String, usize> {
 
 /// Two Services, of which one is new, on a scale set of which one node is new.
 async fn before() -> Scene {
-    let mut scene = Scene::new("", 2).await;
+    // The first look at an operation shows its end.
+    let options = Options { operation: Duration::ZERO, ..Options::default() };
+    let mut scene = Scene::with(options, "", 2).await;
     let new = scene.nodes.pop().unwrap();
     scene.service("web0", &[], port(80));
     scene.ensure(&["web0"]).await;

@@ -33,6 +33,7 @@ struct Script {
     refuses: Option<&'static str>,
     /// The finalizer that it adds.
     finalizer: Option<&'static str>,
+    plans_twice_again: bool,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -70,6 +71,10 @@ impl BalancerCloud for Script {
 
     fn adds_finalizers(&self) -> bool {
         self.finalizer.is_some()
+    }
+
+    fn replans(&self) -> usize {
+        if self.plans_twice_again { 2 } else { 1 }
     }
 
     fn strip(&self, (): &mut (), (): &()) {}
@@ -317,6 +322,25 @@ async fn a_conflict_is_planned_again_once_and_silently() {
     let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert_eq!(hostname(answer.result.unwrap()), "web");
     assert_eq!(tried(&engine), ["first", "first", "second"]);
+}
+
+#[tokio::test]
+async fn a_cloud_that_plans_twice_again_does_so_for_another_object() {
+    let always = || Fate::Refused(ErrorClass::Conflict);
+    for (first, second, expected) in [
+        (Fate::Loses, Fate::Loses, &["first", "first", "second", "second"][..]),
+        (always(), Fate::Loses, &["first", "first"]),
+        (Fate::Loses, always(), &["first", "first", "second", "second"]),
+    ] {
+        let steps = vec![
+            step("first", Items::one(0), Part::new(Kind::Frame)),
+            step("second", Items::one(0), Part::new(Kind::Members)),
+        ];
+        let mut engine = engine(steps, &[("first", first), ("second", second)]);
+        engine.cloud.plans_twice_again = true;
+        reconcile(&engine, &ensure(&["web"])).await;
+        assert_eq!(tried(&engine), expected);
+    }
 }
 
 /// Notes the finalizers that it adds; refuses those of one Service.

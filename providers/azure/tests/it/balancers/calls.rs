@@ -1,0 +1,103 @@
+//! The calls of each step of the lives of Services.
+
+use super::*;
+use crate::bed::pass;
+
+/// A cluster whose operations end at once, so that one look at each is enough.
+async fn scene(more: &str) -> Scene {
+    let options = Options { operation: std::time::Duration::ZERO, ..Options::default() };
+    Scene::with(options, &format!("{}{more}", known::AGE), 2).await
+}
+
+/// The calls of one step, with their numbers, in the order of the alphabet.
+async fn calls(scene: &mut Scene, name: &str, action: ServiceAction) -> Vec<String> {
+    let mark = scene.mark();
+    scene.done(&[name], action).await;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for call in scene.bed.calls(mark) {
+        *counts.entry(call).or_default() += 1;
+    }
+    counts.into_iter().map(|(call, count)| if count == 1 { call } else { format!("{call} {count}") }).collect()
+}
+
+const NOTHING: [&str; 0] = [];
+/// A change of the load balancer and of the rules: each is written, and then looked at.
+const CHANGE: [&str; 4] =
+    ["loadBalancers.get", "loadBalancers.put", "networkSecurityGroups.get", "networkSecurityGroups.put"];
+/// The same with a new address.
+const NEW: [&str; 6] = [
+    "loadBalancers.get",
+    "loadBalancers.put",
+    "networkSecurityGroups.get",
+    "networkSecurityGroups.put",
+    "publicIPAddresses.list 2",
+    "publicIPAddresses.put",
+];
+
+#[tokio::test]
+async fn an_external_service_with_instances() {
+    let mut scene = scene("").await;
+    scene.service("web", &[], port(80));
+    assert_eq!(
+        calls(&mut scene, "web", ServiceAction::Ensure).await,
+        [
+            // One says that there is none, and one shows the end of the creation.
+            "loadBalancers.get 2",
+            "loadBalancers.list",
+            "loadBalancers.put",
+            "networkSecurityGroups.get 2",
+            "networkSecurityGroups.put",
+            "operations.get 3",
+            "publicIPAddresses.list 2",
+            "publicIPAddresses.put",
+            "virtualMachineScaleSetVMs.list",
+            "virtualMachineScaleSetVMs.put 2",
+            "virtualMachineScaleSets.get",
+            "virtualMachineScaleSets.put",
+        ]
+    );
+    // Its members have changed the load balancer.
+    scene.service("web", &[], port(81));
+    let first = ["loadBalancers.get", "loadBalancers.list"].into_iter().chain(CHANGE[1..].iter().copied());
+    assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, first.collect::<Vec<_>>());
+    assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, NOTHING);
+    for number in [82, 83] {
+        scene.service("web", &[], port(number));
+        assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, CHANGE);
+    }
+    scene.service("api", &[], port(443));
+    assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, NEW);
+    scene.service("api", &[], port(444));
+    assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, CHANGE);
+    assert_eq!(calls(&mut scene, "web", ServiceAction::UpdateHosts).await, NOTHING);
+    let before = ["loadBalancers.get", "loadBalancers.list", "loadBalancers.put", "networkSecurityGroups.get 2"];
+    let after = ["networkSecurityGroups.put", "publicIPAddresses.delete", "publicIPAddresses.list 2"];
+    assert_eq!(calls(&mut scene, "web", ServiceAction::Delete).await, [&before[..], &after[..]].concat());
+    scene.restart().await;
+    let all = ["loadBalancers.list", "networkSecurityGroups.get", "publicIPAddresses.list"];
+    assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, all);
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn an_internal_service_with_addresses() {
+    let mut scene = scene(BY_ADDRESS).await;
+    let internal = [("azure-load-balancer-internal", "true")];
+    scene.service("web", &internal, port(80));
+    scene.ensure(&["web"]).await;
+    pass(20).await;
+    calls(&mut scene, "web", ServiceAction::Ensure).await;
+    scene.service("web", &internal, port(81));
+    assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, CHANGE[..2]);
+    // Its subnet, and with it the load balancer, are as they are now; its address is shown with the end of the write.
+    scene.service("api", &internal, port(82));
+    let new = ["loadBalancers.get", "loadBalancers.list", "loadBalancers.put", "subnets.get"];
+    assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, new);
+    assert!(scene.ip("api").starts_with("10.240."), "{}", scene.ip("api"));
+    // Pools have no guard.
+    let gone = scene.nodes.pop().unwrap();
+    let members = ["backendAddressPools.put", "loadBalancers.list", "operations.get"];
+    assert_eq!(calls(&mut scene, "web", ServiceAction::UpdateHosts).await, members);
+    scene.nodes.push(gone);
+    scene.bed.is_clean();
+}
