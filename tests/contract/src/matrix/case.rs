@@ -21,8 +21,9 @@ const PASSES: usize = 5;
 const FORGOTTEN: Duration = Duration::from_secs(61 * 60);
 /// The time between two passes.
 const BETWEEN: Duration = Duration::from_secs(60);
-/// How much longer than without a fault the others may take: a call has a timeout of 30 s and may be repeated.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How much longer than without a fault the others may take: a call has a timeout of 30 s and may be repeated twice, with
+/// growing pauses.
+const PATIENCE: Duration = Duration::from_secs(95);
 /// How often one write may be refused in one pass: the matrix asks four times after a conflict, the provider twice.
 const PER_PASS: usize = 8;
 /// How often a busy object is asked in one pass, which takes at most five minutes.
