@@ -1,7 +1,7 @@
 //! What a plan may rest on. Pure.
 //!
 //! A write that replaces an object is refused if the object is another one than it was read: it may rest on what earlier
-//! reads showed. What is created, deleted or without such a guard, and what fails, rests on what is there now.
+//! reads showed. What is deleted or without such a guard, and what fails, rests on what is there now.
 
 use ccm_kit::balancer::Plan;
 use serde_json::Value;
@@ -52,9 +52,10 @@ pub(super) fn needed_now(plan: &Plan<Write>) -> Parts {
 fn of(write: &Write) -> Parts {
     let is_guarded = |before: &Value| !json::text(before, &["etag"]).is_empty();
     match write {
-        // After a write of its load balancer, an address has another ETag.
+        // The UID of its Service is in the name of a new address: nobody else makes it. An existing one has another ETag after
+        // a write of its load balancer.
         Write::Address(change) if change.edits.iter().all(|edit| matches!(edit.kind, EditKind::Use { .. })) => {
-            Parts::PUBLIC_IPS
+            if change.is_new() { Parts::NONE } else { Parts::PUBLIC_IPS }
         }
         Write::Balancer(change) if change.edits.iter().all(|edit| edit.drops.is_empty()) => {
             if is_guarded(&change.before) { Parts::NONE } else { Parts::BALANCERS }
@@ -135,16 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn addresses_members_deletions_and_failures_rest_on_what_is_there_now() {
+    fn existing_addresses_members_deletions_and_failures_rest_on_what_is_there_now() {
         let id = Env::default().public_ip_id("g", "ip");
-        let address = |kind: EditKind| {
+        let address = |before: Value, kind: EditKind| {
             let edits = vec![AddressEdit { place: 0, key: "default/web".to_owned(), family: Family::V4, kind }];
-            let (cluster, before) = (String::new(), json!({"etag": "a"}));
+            let cluster = String::new();
             needed(Write::Address(AddressChange { id: id.clone(), cluster, zones: Vec::new(), before, edits }))
         };
-        let uses = EditKind::Use { settings: PublicIp::default(), is_users: false, binds: true };
-        assert_eq!(address(uses), Parts::PUBLIC_IPS);
-        assert_eq!(address(EditKind::Release { stays: false }), Parts::ALL);
+        let uses = || EditKind::Use { settings: PublicIp::default(), is_users: false, binds: true };
+        assert_eq!(address(json!({"etag": "a"}), uses()), Parts::PUBLIC_IPS);
+        assert_eq!(address(Value::Null, uses()), Parts::NONE, "its name is the Service's alone");
+        assert_eq!(address(json!({"etag": "a"}), EditKind::Release { stays: false }), Parts::ALL);
         assert_eq!(needed(Write::DeleteBalancer(id)), Parts::ALL);
         let mut failed = Plan::default();
         failed.failed.insert(0, ProviderError::unknown("it is not there"));

@@ -30,7 +30,7 @@ const NEW: [&str; 6] = [
     "loadBalancers.put",
     "networkSecurityGroups.get",
     "networkSecurityGroups.put",
-    "publicIPAddresses.list 2",
+    "publicIPAddresses.list",
     "publicIPAddresses.put",
 ];
 
