@@ -26,3 +26,4 @@ mod scene;
 mod shared;
 mod start;
 mod takeover;
+mod unanswered;
