@@ -20,6 +20,7 @@ mod limits;
 mod lives;
 mod matrix;
 mod measure;
+mod mistakes;
 mod permissions;
 mod replace;
 mod scene;
