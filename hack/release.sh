@@ -100,6 +100,9 @@ export CARGO_TARGET_DIR=$work/target
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+# What `ccm version` says.
+CCM_GIT_COMMIT=$(git rev-parse HEAD)
+export CCM_GIT_COMMIT CCM_GIT_TREE_STATE=clean CCM_BUILD_DATE=$created
 target=$(rustc -vV | sed -n 's/^host: //p')
 case $target in
 x86_64-*linux*) arch=amd64 ;;

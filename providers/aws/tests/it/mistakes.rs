@@ -1,9 +1,12 @@
 //! Mistakes of users, over HTTP: the messages, and that everything else continues.
 
-use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service};
+use std::collections::BTreeMap;
+
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service, ServiceAction};
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, PREFIX, service, shape_of};
+use crate::lent::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)]) -> Service {
     service(name, annotations, &[(80, 31080)], json!({}))
@@ -84,4 +87,97 @@ async fn objects_that_do_not_exist_are_named_and_other_services_go_on() {
         elb.chain(world.elbv2.balancers.values().map(|balancer| balancer.name.clone())).collect()
     });
     assert!(left.iter().all(|name| *name == desired("right", &[]).default_load_balancer_name()), "{left:?}");
+}
+
+/// A wrong value of each annotation, with the kind of balancer.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("clb", "access-log-emit-interval", "7"),
+    ("clb", "access-log-emit-interval", "often"),
+    ("nlb", "access-log-enabled", "yes"),
+    ("clb", "access-log-enabled", "yes"),
+    ("clb", "access-log-s3-bucket-name", "logs-without-the-switch"),
+    ("clb", "access-log-s3-bucket-prefix", "prefix-without-the-switch"),
+    ("nlb", "additional-resource-tags", "aws:owner=me"),
+    ("clb", "additional-resource-tags", "kubernetes.io/cluster/c1=shared"),
+    ("clb", "backend-protocol", "gopher"),
+    ("nlb", "backend-protocol", "gopher"),
+    ("clb", "connection-draining-enabled", "yes"),
+    ("clb", "connection-draining-timeout", "3601"),
+    ("clb", "connection-draining-timeout", "long"),
+    ("clb", "connection-idle-timeout", "0"),
+    ("clb", "connection-idle-timeout", "60s"),
+    ("clb", "cross-zone-load-balancing-enabled", "yes"),
+    ("nlb", "cross-zone-load-balancing-enabled", "yes"),
+    ("nlb", "eip-allocations", "eipalloc-0123456789abcdef0"),
+    ("nlb", "eip-allocations", "203.0.113.7"),
+    ("nlb", "extra-security-groups", "sg-0123456789abcdef9"),
+    ("clb", "extra-security-groups", "sg-0123456789abcdef9"),
+    ("clb", "healthcheck-healthy-threshold", "11"),
+    ("nlb", "healthcheck-healthy-threshold", "x"),
+    ("nlb", "healthcheck-interval", "301"),
+    ("clb", "healthcheck-interval", "5s"),
+    ("nlb", "healthcheck-path", "healthz-without-slash"),
+    ("clb", "healthcheck-path", "healthz-without-slash"),
+    ("nlb", "healthcheck-port", "70000"),
+    ("clb", "healthcheck-port", "web"),
+    ("nlb", "healthcheck-protocol", "ssl"),
+    ("clb", "healthcheck-protocol", "udp"),
+    ("clb", "healthcheck-timeout", "61"),
+    ("nlb", "healthcheck-timeout", "121"),
+    ("clb", "healthcheck-unhealthy-threshold", "1"),
+    ("nlb", "healthcheck-unhealthy-threshold", "x"),
+    ("clb", "internal", "no"),
+    ("nlb", "private-ipv4-addresses", "10.0.0.300"),
+    ("nlb", "private-ipv4-addresses", "10.99.99.99"),
+    ("clb", "proxy-protocol", "v2"),
+    ("nlb", "security-groups", "sg-0123456789abcdef9"),
+    ("clb", "security-groups", "sg-0123456789abcdef9"),
+    ("nlb", "ssl-cert", "arn:aws:acm:us-west-2:123456789012:certificate/gone"),
+    ("clb", "ssl-cert", "arn:aws:acm:us-west-2:123456789012:certificate/gone"),
+    ("clb", "ssl-negotiation-policy", "No-Such-Policy-2000-01"),
+    ("nlb", "ssl-negotiation-policy", "No-Such-Policy-2000-01"),
+    ("clb", "ssl-ports", "444"),
+    ("nlb", "ssl-ports", ","),
+    ("nlb", "subnets", "subnet-0123456789abcdef0"),
+    ("clb", "subnets", "no-such-name"),
+    ("nlb", "target-group-attributes", "stickiness.enabled=true"),
+    ("clb", "target-group-attributes", "proxy_protocol_v2.enabled=true"),
+    ("clb", "target-node-labels", "no-node=has-it"),
+    ("clb", "type", "clb2"),
+];
+
+#[test]
+fn each_annotation_has_a_wrong_value_here() {
+    let reference = ccm_provider_aws::reference("annotations").unwrap();
+    let keys = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let here = |key: &str| WRONG.iter().any(|(_, here, _)| key == format!("{PREFIX}{here}"));
+    let missing: Vec<&str> = keys.filter(|key| key.starts_with(PREFIX) && !here(key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_named_with_its_key() {
+    let bed = Bed::start("NLBSecurityGroupMode = Managed");
+    let (process, cluster) = watched(&bed).await;
+    let empty = shape_of(&bed);
+    let mut unnamed = BTreeMap::new();
+    for (kind, key, value) in WRONG {
+        let mut annotations = vec![("type", *kind)];
+        match *key {
+            // Policies and ports are those of a certificate.
+            "ssl-negotiation-policy" | "ssl-ports" | "backend-protocol" => annotations.push(("ssl-cert", CERTIFICATE)),
+            "private-ipv4-addresses" => annotations.push(("internal", "true")),
+            _ => {}
+        }
+        annotations.push((key, value));
+        let wrong = desired("wrong", &annotations);
+        let answer = bed.work(&*process, &wrong, ServiceAction::Ensure).await.map_err(|error| error.to_string());
+        let said = format!("{:?} {answer:?}", cluster.take_events());
+        if !said.contains(&format!("{PREFIX}{key}")) || !said.contains(value) {
+            unnamed.insert((kind, key, value), said);
+        }
+        bed.delete(&*process, &wrong).await;
+    }
+    assert_eq!(shape_of(&bed), empty);
+    assert!(unnamed.is_empty(), "{unnamed:#?}");
 }

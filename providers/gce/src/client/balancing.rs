@@ -3,22 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object that is identified by its name.
-pub(crate) trait Named {
-    fn name(&self) -> &str;
-}
+use super::{Named, named};
 
-macro_rules! named {
-    ($($type:ident)*) => {
-        $(impl Named for $type {
-            fn name(&self) -> &str {
-                &self.name
-            }
-        })*
-    };
-}
+named!(ForwardingRule, Address, TargetPool, HealthCheck, BackendService, Firewall, InstanceGroup);
 
-named!(ForwardingRule Address TargetPool HealthCheck BackendService Firewall);
+impl Named for GroupMember {
+    fn name(&self) -> &str {
+        &self.instance
+    }
+}
 
 /// A forwarding rule: the address and the ports of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

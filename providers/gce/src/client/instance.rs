@@ -5,10 +5,10 @@ use ccm_kit::models;
 use super::filter::Filter;
 use super::operation::{INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL};
 use super::resource::{Scope, last_part};
-use super::{ApiError, Client};
+use super::{ApiError, Client, named};
 
 /// The fields of a list. The metadata of an instance may have 512 KB, and a page 500 instances.
-pub(super) const LISTED: &str = "nextPageToken,warning,items(name,status,zone,machineType,tags/items,\
+pub(super) const LISTED: &str = "kind,nextPageToken,warning,items(name,status,zone,machineType,tags/items,\
     networkInterfaces(name,fingerprint,network,subnetwork,networkIP,accessConfigs/natIP,ipv6Address,ipv6AccessType,\
     ipv6AccessConfigs/externalIpv6,aliasIpRanges/ipCidrRange))";
 
@@ -71,6 +71,8 @@ models! {
         pub(crate) ip_cidr_range: String,
     }
 }
+
+named!(Instance);
 
 impl Instance {
     /// The name of its zone.

@@ -52,14 +52,52 @@ pub(crate) struct Client {
     write_limit: Duration,
 }
 
+/// An object of an answer. One without a name is none.
+pub(crate) trait Named {
+    /// The name, or the URL.
+    fn name(&self) -> &str;
+}
+
+impl Named for Value {
+    fn name(&self) -> &str {
+        self.get("name").and_then(Self::as_str).unwrap_or_default()
+    }
+}
+
+macro_rules! named {
+    ($($type:ty),*) => {
+        $(impl crate::client::Named for $type {
+            fn name(&self) -> &str {
+                &self.name
+            }
+        })*
+    };
+}
+use named;
+
 /// A page of a list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page<T> {
+    /// The API sends it always.
+    #[serde(default)]
+    kind: String,
     #[serde(default = "Vec::new")]
     items: Vec<T>,
     next_page_token: Option<String>,
     warning: Option<Warning>,
+}
+
+impl<T: Named> Page<T> {
+    /// # Errors
+    ///
+    /// The answer is no list, or has an object without a name.
+    fn check(&self) -> Result<(), Failure> {
+        match self.kind.is_empty() && self.items.is_empty() || self.items.iter().any(|item| item.name().is_empty()) {
+            true => Err(unreadable("the answer is no list of named objects".to_owned())),
+            false => Ok(()),
+        }
+    }
 }
 
 /// A warning about a list.
@@ -87,6 +125,7 @@ impl Warning {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScopedPage {
+    kind: String,
     #[serde(deserialize_with = "null")]
     items: BTreeMap<String, Value>,
     next_page_token: Option<String>,
@@ -131,7 +170,7 @@ impl Client {
 
     /// Reads one object; `None` if the API says that it does not exist. A 404 for something else, such as a project or
     /// zone, is an error.
-    pub(crate) async fn get<T: DeserializeOwned>(
+    pub(crate) async fn get<T: DeserializeOwned + Named>(
         &self,
         operation: Operation,
         scope: &Scope,
@@ -139,7 +178,15 @@ impl Client {
     ) -> Result<Option<T>, ApiError> {
         let start = Instant::now();
         let message = self.read(operation, &self.path(operation, scope, name), None);
-        let found = self.caller.call(operation, || async { self.session.send(&message).await?.json() }).await;
+        let read = || async {
+            let found: T = self.session.send(&message).await?.json()?;
+            if found.name().is_empty() {
+                Err(unreadable(format!("the answer about {name} has no name")))
+            } else {
+                Ok(found)
+            }
+        };
+        let found = self.caller.call(operation, read).await;
         let (found, counts) = match found {
             Ok(found) => (Ok(Some(found)), true),
             // As in upstream, a missing object is a failed request, except a disk, which is looked up in many places.
@@ -151,7 +198,7 @@ impl Client {
     }
 
     /// Reads all pages of a list.
-    pub(crate) async fn list<T: DeserializeOwned>(
+    pub(crate) async fn list<T: DeserializeOwned + Named>(
         &self,
         operation: Operation,
         scope: &Scope,
@@ -161,7 +208,7 @@ impl Client {
     }
 
     /// Reads all pages of the contents of an object, by POST. `None` if the object does not exist.
-    pub(crate) async fn list_of<T: DeserializeOwned>(
+    pub(crate) async fn list_of<T: DeserializeOwned + Named>(
         &self,
         operation: Operation,
         scope: &Scope,
@@ -175,7 +222,7 @@ impl Client {
         }
     }
 
-    async fn pages<T: DeserializeOwned>(
+    async fn pages<T: DeserializeOwned + Named>(
         &self,
         operation: Operation,
         scope: &Scope,
@@ -189,6 +236,7 @@ impl Client {
                 self.read(operation, &format!("{path}{}", paged(operation, filter, token.as_deref())), body.clone());
             async move {
                 let page: Page<T> = self.session.send(&message).await?.json()?;
+                page.check()?;
                 page.warning.map_or(Ok(()), Warning::check)?;
                 Ok((page.items, page.next_page_token))
             }
@@ -199,7 +247,7 @@ impl Client {
     }
 
     /// Reads all pages of a list across all zones and regions. A scope that could not be read is an error.
-    pub(crate) async fn list_all<T: DeserializeOwned>(
+    pub(crate) async fn list_all<T: DeserializeOwned + Named>(
         &self,
         operation: Operation,
         filter: &Filter,
@@ -212,6 +260,9 @@ impl Client {
             let message = self.read(operation, &format!("{path}{}", paged(operation, filter, token.as_deref())), None);
             async move {
                 let page: ScopedPage = self.session.send(&message).await?.json()?;
+                if page.kind.is_empty() && page.items.is_empty() {
+                    return Err(unreadable("the answer is no list".to_owned()));
+                }
                 if let Some(scope) = page.unreachables.first() {
                     return Err(unreadable(format!("{scope} could not be read")));
                 }
@@ -219,6 +270,9 @@ impl Client {
                 let mut all = Vec::new();
                 for scope in page.items.into_values() {
                     all.extend(of_scope::<T>(scope, key)?);
+                }
+                if all.iter().any(|object| object.name().is_empty()) {
+                    return Err(unreadable("an object of the answer has no name".to_owned()));
                 }
                 Ok((all, page.next_page_token))
             }

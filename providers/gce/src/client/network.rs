@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::filter::Filter;
 use super::operation::{NETWORK_GET, PROJECT_GET, ROUTE_LIST, SUBNETWORK_LIST, ZONE_LIST};
 use super::resource::Scope;
-use super::{ApiError, Client};
+use super::{ApiError, Client, named};
 
 models! {
     /// A network.
@@ -49,11 +49,14 @@ models! {
     }
 }
 
+/// A zone or a project.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Named {
+struct Place {
     name: String,
 }
+
+named!(Network, Subnetwork, Route, Place);
 
 impl Client {
     /// A network by its name; `None` if it does not exist.
@@ -75,7 +78,7 @@ impl Client {
     /// The names of the zones of a region, sorted.
     pub(crate) async fn zones(&self, region: &str) -> Result<Vec<String>, ApiError> {
         let filter = Filter::ends("region", &format!("/regions/{region}"));
-        let zones: Vec<Named> = self.list(ZONE_LIST, &Scope::Project, &filter).await?;
+        let zones: Vec<Place> = self.list(ZONE_LIST, &Scope::Project, &filter).await?;
         let mut zones: Vec<String> = zones.into_iter().map(|zone| zone.name).collect();
         zones.sort();
         Ok(zones)
@@ -83,7 +86,7 @@ impl Client {
 
     /// The name of a project; `None` if it does not exist.
     pub(crate) async fn project_name(&self, project: &str) -> Result<Option<String>, ApiError> {
-        let found: Option<Named> = self.get(PROJECT_GET, &Scope::Project, project).await?;
+        let found: Option<Place> = self.get(PROJECT_GET, &Scope::Project, project).await?;
         Ok(found.map(|project| project.name))
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::operation::DISK_GET;
 use super::resource::Scope;
-use super::{ApiError, Client};
+use super::{ApiError, Client, named};
 
 /// A zonal or regional disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -22,6 +22,8 @@ pub(crate) struct Disk {
     #[serde(deserialize_with = "null")]
     pub(crate) replica_zones: Vec<String>,
 }
+
+named!(Disk);
 
 impl Client {
     /// The disk of a zone or region; `None` if it does not exist.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ccm_kit::call::{ErrorKind, Failure};
-use ccm_kit::http::{Query, null};
+use ccm_kit::http::{Answer, Query, null};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use super::failure::names_policy;
 use super::operation::{OPERATION_WAIT, ORGANIZATION_POLICY, Operation, Verb};
 use super::resource::{Collection, ResourceId, Scope};
 use super::session::Message;
-use super::{ApiError, Client, absence};
+use super::{ApiError, Client, absence, unreadable};
 
 /// The time limit of a write that is waited for; its operation continues.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -83,6 +83,15 @@ struct OperationError {
 }
 
 impl Pending {
+    /// The operation of an answer.
+    fn read(answer: &Answer) -> Result<Self, Failure> {
+        let read: Self = answer.json()?;
+        match read.status.is_empty() || read.name.is_empty() {
+            true => Err(unreadable("the answer is no operation".to_owned())),
+            false => Ok(read),
+        }
+    }
+
     /// The failure of the operation, if any.
     fn failure(&self) -> Option<Failure> {
         let status = self.http_error_status_code.filter(|status| *status >= 400);
@@ -167,7 +176,7 @@ impl Client {
         let query = Query::default().with("requestId", &uuid::Uuid::new_v4().to_string());
         let path = format!("{}{query}", self.path(operation, &write.scope, &write.name));
         let message = Message { method: operation.verb.method(), url: self.url(&path), body, is_long: false };
-        let send = || async { self.session.send(&message).await?.json::<Pending>() };
+        let send = || async { Pending::read(&self.session.send(&message).await?) };
         let sent = match self.caller.call(operation, send).await {
             Ok(pending) => Sent { write: write.clone(), pending, began },
             Err(error) => return self.done(write, began, Err(error)).map(|()| None),
@@ -217,7 +226,7 @@ impl Client {
             });
         let url = self.url(&format!("{id}/wait"));
         let message = Message { method: OPERATION_WAIT.verb.method(), url, body: None, is_long: true };
-        let send = || async { self.session.send(&message).await?.json::<Pending>() };
+        let send = || async { Pending::read(&self.session.send(&message).await?) };
         self.waiting.call(OPERATION_WAIT, send).await
     }
 }

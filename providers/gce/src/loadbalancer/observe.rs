@@ -29,7 +29,7 @@ use super::plan::{self, Needs, needs_rule};
 use super::tags;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
-use crate::client::balancing::{Address, BackendService, GroupMember, InstanceGroup, Named, TargetPool};
+use crate::client::balancing::{Address, BackendService, GroupMember, InstanceGroup, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
@@ -38,7 +38,7 @@ use crate::client::operation::{
     Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
 };
 use crate::client::resource::{Collection, Scope, last_part};
-use crate::client::{ApiError, Client, is_forbidden};
+use crate::client::{ApiError, Client, Named, is_forbidden};
 use crate::ownership::ClusterNames;
 
 /// The tags of instances are read again after this time.

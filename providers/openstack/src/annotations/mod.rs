@@ -70,7 +70,7 @@ ccm_kit::annotation_table! {
             "The load balancer of this Service. Naming that of another Service shares it.";
         LOAD_BALANCER_ADDRESS: String = value::text_or_empty, "load-balancer-address", On::All, "address", "written by the provider", "",
             "The address of the load balancer, for information.";
-        HOSTNAME: String = value::text_or_empty, "hostname", On::All, "host name", "", "",
+        HOSTNAME: String = host_name, "hostname", On::All, "host name", "", "",
             "Published instead of the address.";
         CONNECTION_LIMIT: i32 = integer, "connection-limit", On::All, "number", "`-1`", "",
             "How many connections a listener takes; `-1`: any number.";
@@ -118,6 +118,17 @@ ccm_kit::annotation_table! {
             "A load balancer in ERROR is deleted and made again, unless other Services share it. A floating IP stays; the address behind it may change, so an internal Service may get another one.";
         ENABLE_INGRESS_HOSTNAME: bool = value::exact_bool, "enable-ingress-hostname", On::All, "boolean", "`enable-ingress-hostname`", "",
             "With the PROXY protocol, publish a host name instead of the address.";
+    }
+}
+
+/// Kubernetes takes no status with another name.
+fn host_name(text: &str) -> Parsed<String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label =
+        |label: &str| (1..64).contains(&label.len()) && label.chars().all(is_inner) && label.trim_matches('-') == label;
+    match text.is_empty() || text.len() < 254 && text.split('.').all(is_label) {
+        true => Ok(Some(text.to_owned())),
+        false => Err("not a host name in lower case; write for example lb.example.com".into()),
     }
 }
 

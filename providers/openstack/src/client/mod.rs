@@ -119,8 +119,16 @@ impl Client {
         let read = || async {
             let answer = self.session.send(operation, &message).await;
             let Some(answer) = known(operation.of(), answer)? else { return Ok(None) };
-            let found = if key.is_empty() { answer.json() } else { below(answer.json()?, key) };
-            found.map(Some)
+            if key.is_empty() {
+                return answer.json().map(Some);
+            }
+            let mut answer: Value = answer.json()?;
+            // The status tree has the ID of its root.
+            let object = answer.get(key).map(|found| found.get("loadbalancer").unwrap_or(found));
+            match object.is_some_and(is_identified) {
+                true => below(&mut answer, key).map(Some),
+                false => Err(unreadable(format!("the answer has no {key:?} with an ID"))),
+            }
         };
         self.caller.call(operation, read).await
     }
@@ -142,7 +150,11 @@ impl Client {
             async move {
                 let mut answer: Value = self.session.send(operation, &message).await?.json()?;
                 let next = next_page(answer.get(links));
-                let list: Vec<T> = below(answer.take(), key)?;
+                let objects = answer.get(key).and_then(Value::as_array).into_iter().flatten();
+                if !objects.into_iter().all(is_identified) {
+                    return Err(unreadable(format!("an entry of {key:?} has no ID")));
+                }
+                let list: Vec<T> = below(&mut answer, key)?;
                 // A page without entries ends the list, even with a link to a next page.
                 let next = next.filter(|_| !list.is_empty()).transpose()?;
                 Ok((list, next))
@@ -238,7 +250,7 @@ fn next_page(links: Option<&Value>) -> Option<Result<String, Failure>> {
 }
 
 /// The value under a key of a response.
-fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure> {
+fn below<T: DeserializeOwned>(answer: &mut Value, key: &str) -> Result<T, Failure> {
     let Some(inner) = answer.get_mut(key).map(Value::take) else {
         return Err(unreadable(format!("the answer has no {key:?}")));
     };
@@ -247,6 +259,12 @@ fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure
         // The rest of the text may quote a value.
         unreadable(format!("{key}: {}", text.split(['"', '`']).next().unwrap_or_default()))
     })
+}
+
+/// Whether an object of an answer can be told from others: one without an ID is no answer. Extensions have an alias.
+fn is_identified(object: &Value) -> bool {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    !text("id").is_empty() || !text("alias").is_empty()
 }
 
 fn unreadable(message: String) -> Failure {
@@ -258,6 +276,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_object_without_an_id_is_no_answer() {
+        assert!(is_identified(&json!({"id": "a"})) && is_identified(&json!({"alias": "router"})));
+        for none in [json!({}), json!({"id": ""}), json!({"id": null}), Value::Null, json!([]), json!("a")] {
+            assert!(!is_identified(&none), "{none}");
+        }
+    }
 
     #[test]
     fn a_next_page_is_asked_for_by_its_marker_or_the_list_is_not_complete() {

@@ -25,7 +25,7 @@ use super::observed::{Balancer, Group, Observed, Places, service_tags};
 use super::parts::Parts;
 use super::pattern::{NamePattern, tag_query};
 use super::wanted::{Family, Hosts, Item, Settings, Wanted};
-use crate::annotations::LOAD_BALANCER_ID;
+use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key, LOAD_BALANCER_ID};
 use crate::client::network::{FloatingIp, Network, Subnet};
 use crate::client::octavia::{LoadBalancer, Member, Version};
 use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
@@ -420,16 +420,22 @@ impl Reads {
             true => self.detected(subnet).await?,
         };
         let Some(network) = network else { return Ok(()) };
+        let fix = |key: &Key<String>| format!("correct the annotation {}, or its key in cloud.conf", key.row.key);
         if !floating.subnet.is_empty() {
             match self.client.subnet(&floating.subnet).await? {
                 Some(subnet) if subnet.network_id == network => places.external_subnets = vec![subnet.id],
                 Some(subnet) => {
                     places.problem = Some(format!(
-                        "floating IP subnet {:?} doesn't belong to the network {network:?}: it is in {:?}",
-                        subnet.id, subnet.network_id
+                        "floating IP subnet {:?} doesn't belong to the network {network:?}: it is in {:?}; {}",
+                        subnet.id,
+                        subnet.network_id,
+                        fix(&FLOATING_SUBNET_ID)
                     ));
                 }
-                None => places.problem = Some(format!("floating IP subnet {:?} does not exist", floating.subnet)),
+                None => {
+                    let fix = fix(&FLOATING_SUBNET_ID);
+                    places.problem = Some(format!("floating IP subnet {:?} does not exist; {fix}", floating.subnet));
+                }
             }
         } else if (!floating.pattern.is_empty() || !floating.tags.is_empty()) && floating.address.is_empty() {
             let query = Query::default().with("network_id", &network);
@@ -445,8 +451,16 @@ impl Reads {
             places.external_subnets = subnets.into_iter().filter(fits).map(|subnet| subnet.id).collect();
             if places.external_subnets.is_empty() {
                 places.problem = Some(match found_any {
-                    false => format!("could not find subnets for network {network} with the tags {:?}", floating.tags),
-                    true => format!("no subnet matching {:?} in the network {network}", floating.pattern),
+                    false => format!(
+                        "could not find subnets for network {network} with the tags {:?}; {}",
+                        floating.tags,
+                        fix(&FLOATING_SUBNET_TAGS)
+                    ),
+                    true => format!(
+                        "no subnet matching {:?} in the network {network}; {}",
+                        floating.pattern,
+                        fix(&FLOATING_SUBNET)
+                    ),
                 });
             }
         }

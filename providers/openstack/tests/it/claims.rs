@@ -253,7 +253,8 @@ async fn a_shared_balancer_that_disappears_is_not_replaced(scene: &mut Scene) {
     scene.write("DELETE", &format!("{LBS}/{lb}?cascade=true"), Value::Null).await;
     while !scene.balancers().await.is_empty() {}
     let (calls, error) = scene.counted(scene.refused(&mut web)).await;
-    assert!(error.contains("it does not exist; correct or remove the annotation load-balancer-id"), "{error}");
+    let fix = "it does not exist; correct or remove the annotation loadbalancer.openstack.org/load-balancer-id";
+    assert!(error.contains(fix), "{error}");
     assert_eq!((calls.writes(), annotation(&web, "load-balancer-id")), (String::new(), Some(&*lb)));
     scene.restart().await;
     scene.refused(&mut web).await;

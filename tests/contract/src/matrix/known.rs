@@ -42,6 +42,10 @@ impl Known {
     }
 
     pub(super) fn write(&self, failures: &BTreeSet<Failure>) -> Result<(), String> {
+        // Comments say why a failure stays.
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let comments: String =
+            text.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
         let write = || {
             if failures.is_empty() {
                 return std::fs::remove_file(&self.0).or(Ok(()));
@@ -49,7 +53,7 @@ impl Known {
             if let Some(folder) = self.0.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            std::fs::write(&self.0, lines(failures))
+            std::fs::write(&self.0, comments + &lines(failures))
         };
         write().map_err(|error: std::io::Error| format!("{}: {error}", self.0.display()))
     }

@@ -113,7 +113,8 @@ fn annotation(code: &str) -> Option<&'static str> {
         }
         "SSLPolicyNotFound" => "correct service.beta.kubernetes.io/aws-load-balancer-ssl-negotiation-policy",
         "InvalidSecurityGroup" => {
-            "correct service.beta.kubernetes.io/aws-load-balancer-security-groups or -extra-security-groups"
+            "correct service.beta.kubernetes.io/aws-load-balancer-security-groups or \
+             service.beta.kubernetes.io/aws-load-balancer-extra-security-groups"
         }
         "AllocationIdNotFound" | "InvalidAllocationID.NotFound" => {
             "correct service.beta.kubernetes.io/aws-load-balancer-eip-allocations"

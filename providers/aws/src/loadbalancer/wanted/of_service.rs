@@ -187,7 +187,7 @@ fn targets(
 ) -> Result<(BTreeMap<String, String>, Vec<Finding>), ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
-    let (mut unusable, mut skipped) = (Vec::new(), Vec::new());
+    let (mut unusable, mut skipped, mut labelled) = (Vec::new(), Vec::new(), 0);
     for node in &*item.nodes {
         // A label without a value matches any value.
         let wanted = labels
@@ -196,6 +196,7 @@ fn targets(
         if !wanted {
             continue;
         }
+        labelled += 1;
         match node.provider_id.as_deref().map(ProviderId::parse) {
             Some(Ok(ProviderId { machine: Machine::Ec2(id) })) => {
                 targets.insert(id.to_string(), node.name.to_string());
@@ -212,7 +213,11 @@ fn targets(
     let findings = summary.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| {
         Finding::new(severity, "nodes", format!("no traffic for {}: {why}", first_few(&nodes)))
     });
-    let findings = findings.collect();
+    let mut findings: Vec<Finding> = findings.collect();
+    if labelled == 0 && !labels.is_empty() && !item.nodes.is_empty() {
+        let problem = "no traffic for any node: none has all these labels; correct them or those of the nodes";
+        findings.push(annotations.warn(TARGET_NODE_LABELS.row, problem));
+    }
     Ok((targets, findings))
 }
 

@@ -13,12 +13,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ccm_kit::call::Meaning;
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
 use super::plan::security_groups::steps;
 use super::reads::Reads;
 use super::rules::shared::SharedRules;
 use super::step::{Besides, Step};
+use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Made, Query, Write};
@@ -160,8 +162,17 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
             Err(error.into())
         }
         Err(error) if is_rule_of_several(&write, &error) => one_by_one(&write, reads).await,
+        Err(error) if makes_ssl_policy(&write) && error.meaning() == Meaning::Invalid => {
+            Err(ProviderError::from(error).wrap(format!("correct {}", SSL_POLICY.row.key)))
+        }
         Err(error) => without_refused(write, error, outputs, reads).await,
     }
+}
+
+/// Whether the policy of an annotation is made, which AWS does not name by a code of its own.
+fn makes_ssl_policy(write: &Write) -> bool {
+    let Write::Elb(ElbWrite::CreateLoadBalancerPolicy { kind, .. }) = write else { return false };
+    kind == "SSLNegotiationPolicyType"
 }
 
 /// Retries a write without the targets that AWS refuses. Each round drops at least one, so the retries end.

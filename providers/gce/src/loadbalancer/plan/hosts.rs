@@ -44,6 +44,17 @@ pub(in super::super) fn is_found(observed: &Observed, item: &Item) -> bool {
 }
 
 impl Draft<'_> {
+    /// Whether the members of the groups behind an internal balancer are known, although its backend service is not.
+    pub(super) fn groups_are_known(&self) -> bool {
+        let (observed, item) = (self.observed, self.item);
+        let follows = item.hosts_only() || item.follows();
+        let backend = backend_of(observed, item, observed.rule(&item.names));
+        follows
+            && existing(observed, item).unwrap_or(item.scheme) == Scheme::Internal
+            && observed.unread(Collection::BackendServices, &backend).is_some()
+            && observed.unread(Collection::Networks, "").is_none()
+    }
+
     /// Plans the hosts of what exists.
     pub(super) fn hosts(&mut self) -> Result<(), ProviderError> {
         let (observed, item) = (self.observed, self.item);

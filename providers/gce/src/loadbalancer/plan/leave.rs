@@ -1,6 +1,7 @@
 //! The deletion of a load balancer of one kind. Pure.
 //!
-//! Shared objects are deleted too, unless something else uses them: only the cloud knows that, and refuses it.
+//! Shared objects are deleted too, unless something else uses them: only the cloud knows that, and refuses it. An object
+//! of the Service alone that something else uses holds its deletion up.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
 use crate::client::operation::{
     ADDRESS_DELETE, BACKEND_SERVICE_DELETE, FORWARDING_RULE_DELETE, HEALTH_CHECK_DELETE, HTTP_HEALTH_CHECK_DELETE,
-    INSTANCE_GROUP_DELETE, TARGET_POOL_DELETE,
+    INSTANCE_GROUP_DELETE, Operation, TARGET_POOL_DELETE,
 };
 use crate::client::resource::Scope;
 
@@ -84,10 +85,17 @@ impl Draft<'_> {
             Some(&***name) != kept && observed.backends.contains_key(*name) && !needed.backends.contains(*name)
         };
         for name in old.iter().filter(goes) {
-            let act = Act::DeleteUnlessUsed(self.write(BACKEND_SERVICE_DELETE, name));
+            let act = self.own_deletion(*name == own, BACKEND_SERVICE_DELETE, name);
             let what = what(Verb::Delete, "BackendService", reason);
             self.push_as(rule.is_none() && *name != own, rank, act, what);
         }
+    }
+
+    /// The deletion of an object. One that the Service leaves behind with its former kind stops nothing.
+    fn own_deletion(&self, is_own: bool, operation: Operation, name: &str) -> Act {
+        let write = self.write(operation, name);
+        let is_final = is_own && self.item.action == ServiceAction::Delete;
+        if is_final { Act::Send(write) } else { Act::DeleteUnlessUsed(write) }
     }
 
     fn address_goes(&mut self, scheme: Scheme) {
@@ -107,7 +115,7 @@ impl Draft<'_> {
         };
         if checks.contains_key(&names.balancer) {
             let (operation, kind) = deletion(scheme);
-            let act = Act::DeleteUnlessUsed(self.write(operation, &names.balancer));
+            let act = self.own_deletion(true, operation, &names.balancer);
             self.push(Rank::GoChecks, act, what(Verb::Delete, kind, REASON));
         }
         if observed.firewalls.contains_key(&firewall) {
@@ -158,7 +166,7 @@ impl Draft<'_> {
     }
 }
 
-fn deletion(scheme: Scheme) -> (crate::client::operation::Operation, &'static str) {
+fn deletion(scheme: Scheme) -> (Operation, &'static str) {
     match scheme {
         Scheme::External => (HTTP_HEALTH_CHECK_DELETE, "HttpHealthCheck"),
         Scheme::Internal => (HEALTH_CHECK_DELETE, "HealthCheck"),

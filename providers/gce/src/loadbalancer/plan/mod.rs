@@ -139,7 +139,8 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
 }
 
 /// The plan for an item, the kind of the balancer whose hosts it has, and the error if it cannot be ensured: then the
-/// plan is that for the hosts of what exists, which follow the nodes whatever else the Service asks for.
+/// plan is that for the hosts of what exists, which follow the nodes whatever else the Service asks for. The groups
+/// behind an internal balancer follow them even if its backend service is not known.
 fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, Option<ProviderError>) {
     let mut whole = draft();
     let (observed, item) = (whole.observed, whole.item);
@@ -156,7 +157,7 @@ fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, 
             return (hosts, Some(kind), Some(error));
         }
     }
-    (draft(), None, Some(error))
+    (draft(), hosts.groups_are_known().then_some(Scheme::Internal), Some(error))
 }
 
 /// Steps for shared objects that several items plan are done once, for all of them: deletions with the last, others with

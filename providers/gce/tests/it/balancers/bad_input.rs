@@ -96,3 +96,50 @@ async fn a_tier_and_protocols_that_do_not_exist_are_named_with_those_that_do() {
     let sctp = json!({"ports": [{"port": 53, "protocol": "SCTP"}]});
     says(&scene, service("web", sctp), &["protocol SCTP", "only TCP and UDP"]).await;
 }
+
+/// A wrong value of each annotation, and whether the load balancer is internal.
+const WRONG: &[(bool, &str, &str)] = &[
+    (false, "networking.gke.io/load-balancer-type", "Intern"),
+    (false, "cloud.google.com/load-balancer-type", "Intern"),
+    (true, "networking.gke.io/internal-load-balancer-allow-global-access", "yes"),
+    (true, SUBNET, "no-such-subnetwork"),
+    (true, SUBNET, "No such name"),
+    (false, "cloud.google.com/network-tier", "gold"),
+    (false, "cloud.google.com/l4-rbs", "on"),
+    (true, "alpha.cloud.google.com/load-balancer-backend-share", "yes"),
+    (true, "cloud.google.com/load-balancer-backend-share", "yes"),
+];
+
+/// Those that are written, and not read.
+const WRITTEN: [&str; 2] = ["networking.gke.io/backend-service", "networking.gke.io/target-pool"];
+
+#[test]
+fn each_annotation_has_a_wrong_value_here() {
+    let reference = ccm_provider_gce::reference("annotations").unwrap();
+    let keys = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let is_common = |key: &&str| *key == "service.beta.kubernetes.io/load-balancer-source-ranges";
+    let here = |key: &str| WRITTEN.contains(&key) || WRONG.iter().any(|(_, here, _)| key == *here);
+    let missing: Vec<&str> = keys.filter(|key| !is_common(key) && !here(key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_named_with_its_key_and_other_services_go_on() {
+    let mut unnamed = Vec::new();
+    for (is_internal, key, value) in WRONG {
+        let scene = Scene::with(&["n1"]).await;
+        let mut wrong = if *is_internal { internal(web()) } else { web() };
+        super::scene::set(&mut wrong, key, value);
+        let answer = scene.try_ensure(&mut wrong).await.map_err(|error| error.to_string());
+        let said = format!("{:?} {answer:?}", scene.events());
+        if !said.contains(key) || !said.contains(value) {
+            unnamed.push((key, value, said));
+        }
+        let mut good = service("good", json!({}));
+        scene.ensure(&mut good).await;
+        scene.delete(&mut good).await;
+        scene.delete(&mut wrong).await;
+        assert_eq!(scene.names(), [] as [&str; 0], "{key} {value}");
+    }
+    assert!(unnamed.is_empty(), "{unnamed:#?}");
+}

@@ -16,3 +16,4 @@ mod permissions;
 mod recorded;
 mod scene;
 mod shared_vpc;
+mod unanswered;

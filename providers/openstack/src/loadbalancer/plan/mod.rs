@@ -16,7 +16,7 @@ use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
 use super::step::{Order, Step, Then, Write};
 use super::wanted::{Item, Settings, Wanted, refused};
-use crate::annotations::RECREATE_IN_ERROR;
+use crate::annotations::{LOAD_BALANCER_ID, RECREATE_IN_ERROR};
 use crate::client::octavia::{ACTIVE, ERROR};
 use crate::client::operation::*;
 
@@ -244,7 +244,8 @@ impl Draft<'_> {
         let is_ours = self.item.noted_own() || settings.is_recreated;
         let Some(id) = self.item.annotated.as_ref().filter(|_| !is_ours) else { return Ok(()) };
         let text = format!(
-            "failed to get load balancer {id}: it does not exist; correct or remove the annotation load-balancer-id"
+            "failed to get load balancer {id}: it does not exist; correct or remove the annotation {}",
+            LOAD_BALANCER_ID.row.key
         );
         Err(ProviderError::new(ErrorClass::NotFound, text))
     }

@@ -76,6 +76,10 @@ impl Source<'_> {
             true => backend::targets(&work.nodes, &env.identity, &NodeSelector::default(), family, &mut Vec::new()),
             false => Vec::new(),
         };
+        if members.is_empty() && !others.is_empty() && self.annotations.has(&keys::NODE_SELECTOR) {
+            let problem = "no node has these labels, so there are no members; correct it or the labels of the nodes";
+            findings.push(self.annotations.warn(keys::NODE_SELECTOR.row, problem));
+        }
         Hosts {
             family,
             vip,

@@ -399,7 +399,7 @@ impl Source<'_> {
                 pool: self.annotations.get_or_default(&keys::POOL_TAGS)?,
             },
             publish: Publish {
-                hostname: self.text(&keys::HOSTNAME, ""),
+                hostname: self.annotations.get_or_default(&keys::HOSTNAME)?,
                 suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
             },
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,

@@ -1,0 +1,27 @@
+//! Services that are deleted right after their creation, while AWS does not show the new objects yet.
+
+use std::time::Duration;
+
+use ccm_cloudsim::core::lag::Lag;
+use ccm_provider::LoadBalancerExt as _;
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, service, shape_of};
+
+#[tokio::test]
+async fn a_deletion_waits_until_aws_shows_what_was_made() {
+    for kind in ["nlb", "clb"] {
+        for hidden in ["load-balancer", "target-group", "security-group", "tags"] {
+            let bed = Bed::start("NLBSecurityGroupMode = Managed");
+            let empty = shape_of(&bed);
+            let process = bed.process().await;
+            let web = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
+            bed.aws.change(|options| options.lag = Lag::default().with(hidden, Duration::from_secs(5)));
+            // It may fail half-way, because it does not see what it has made.
+            let made = process.ensure(CLUSTER, &web, &bed.nodes).await;
+            assert_ne!(shape_of(&bed), empty, "{kind} {hidden}: {made:?}");
+            bed.delete(&*process, &web).await;
+            assert_eq!(shape_of(&bed), empty, "{kind} {hidden}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Reads without a usable answer: nothing of others changes, no deletion is done with something left, and the error names
+//! what was not read.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::{LoadBalancerExt as _, Service};
+use futures::{StreamExt as _, future, stream};
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, service, shape_of};
+
+const MANAGED: &str = "NLBSecurityGroupMode = Managed";
+
+fn web(kind: &str, ports: &[(i32, i32)]) -> Service {
+    let annotations = [("type", kind), ("cross-zone-load-balancing-enabled", "true")];
+    service("web", &annotations, ports, json!({}))
+}
+
+/// The reads of a change and a deletion by new processes, with their services.
+async fn reads(kind: &str) -> BTreeSet<(String, String)> {
+    let bed = Bed::start(MANAGED);
+    bed.ensure(&*bed.process().await, &web(kind, &[(80, 31080)])).await;
+    let process = bed.process().await;
+    let mark = bed.aws.mark();
+    let changed = web(kind, &[(80, 31081)]);
+    bed.ensure(&*process, &changed).await;
+    bed.delete(&*bed.process().await, &changed).await;
+    bed.aws.ledger(|ledger| {
+        let reads = ledger.since(mark).filter(|entry| entry.action.starts_with("Describe"));
+        reads.map(|entry| (entry.service.clone(), entry.action.clone())).collect()
+    })
+}
+
+/// What goes wrong while a read has this fault.
+async fn unanswered(kind: &str, (service, read): &(String, String), fault: &Fault) -> Option<String> {
+    let bed = Bed::start(MANAGED);
+    let empty = shape_of(&bed);
+    let first = web(kind, &[(80, 31080)]);
+    bed.ensure(&*bed.process().await, &first).await;
+    let names = |shape: &[String]| -> BTreeSet<String> {
+        shape.iter().map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let before = names(&shape_of(&bed));
+    let process = bed.process().await;
+    bed.aws.fault(Rule::every(fault.clone()).on(service, read));
+    let mut changed = web(kind, &[(80, 31080), (443, 31443)]);
+    changed.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+    let answer = process.ensure(CLUSTER, &changed, &bed.nodes).await;
+    let after = names(&shape_of(&bed));
+    let lost: Vec<&String> = before.difference(&after).collect();
+    let mut problem = (!lost.is_empty()).then(|| format!("{kind}: {fault:?} of {read}: lost {lost:?}: {answer:?}"));
+    match process.ensure_deleted(CLUSTER, &first).await {
+        Ok(()) if shape_of(&bed) == empty => {}
+        Err(error) if error.is_in_progress() || error.to_string().contains(read) => {}
+        answer => problem = Some(format!("{kind}: {fault:?} of {read}: {answer:?} with {:#?}", shape_of(&bed))),
+    }
+    bed.aws.faults(Faults::clear);
+    // A shared read that failed a moment ago is not repeated at once.
+    while process.ensure_deleted(CLUSTER, &first).await.is_err() {
+        bed.aws.clock().step(Duration::from_secs(5));
+    }
+    if shape_of(&bed) != empty {
+        problem.get_or_insert(format!("{kind}: {fault:?} of {read}: left {:#?}", shape_of(&bed)));
+    }
+    problem
+}
+
+/// Answers that are none, by the read that they are for.
+fn faults((service, read): &(String, String)) -> Vec<Fault> {
+    let text = |body: &str| Fault::Status { status: 200, body: body.to_owned() };
+    let code = |status, code: &str| Fault::Code { status, code: code.to_owned(), message: String::new() };
+    let mut faults = vec![code(501, "NotImplemented"), text("{}"), text(&format!("<{read}Response/>"))];
+    if service != "ec2" {
+        faults.push(text(&format!("<{read}Response><{read}Result/></{read}Response>")));
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_without_an_answer_loses_nothing_and_holds_the_deletion_up() {
+    for kind in ["nlb", "clb"] {
+        let reads = reads(kind).await;
+        assert!(reads.iter().any(|(_, read)| read == "DescribeSecurityGroups") && reads.len() > 4, "{reads:?}");
+        let cases: Vec<_> =
+            reads.iter().flat_map(|read| faults(read).into_iter().map(move |fault| (read, fault))).collect();
+        let problems = stream::iter(&cases).map(|(read, fault)| unanswered(kind, read, fault));
+        let problems: Vec<String> = problems.buffer_unordered(8).filter_map(future::ready).collect().await;
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
