@@ -80,10 +80,8 @@ use named;
 #[serde(rename_all = "camelCase")]
 struct Page<T> {
     /// The API sends it always.
-    #[serde(default)]
-    kind: String,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
+    kind: Option<String>,
+    items: Option<Vec<T>>,
     next_page_token: Option<String>,
     warning: Option<Warning>,
 }
@@ -93,7 +91,8 @@ impl<T: Named> Page<T> {
     ///
     /// The answer is no list, or has an object without a name.
     fn check(&self) -> Result<(), Failure> {
-        match self.kind.is_empty() && self.items.is_empty() || self.items.iter().any(|item| item.name().is_empty()) {
+        let is_list = self.kind.is_some() || self.items.is_some();
+        match !is_list || self.items.iter().flatten().any(|item| item.name().is_empty()) {
             true => Err(unreadable("the answer is no list of named objects".to_owned())),
             false => Ok(()),
         }
@@ -125,9 +124,8 @@ impl Warning {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScopedPage {
-    kind: String,
-    #[serde(deserialize_with = "null")]
-    items: BTreeMap<String, Value>,
+    kind: Option<String>,
+    items: Option<BTreeMap<String, Value>>,
     next_page_token: Option<String>,
     #[serde(deserialize_with = "null")]
     unreachables: Vec<String>,
@@ -238,7 +236,7 @@ impl Client {
                 let page: Page<T> = self.session.send(&message).await?.json()?;
                 page.check()?;
                 page.warning.map_or(Ok(()), Warning::check)?;
-                Ok((page.items, page.next_page_token))
+                Ok((page.items.unwrap_or_default(), page.next_page_token))
             }
         };
         let list = self.caller.pages(operation, send, |page| page).await;
@@ -260,7 +258,7 @@ impl Client {
             let message = self.read(operation, &format!("{path}{}", paged(operation, filter, token.as_deref())), None);
             async move {
                 let page: ScopedPage = self.session.send(&message).await?.json()?;
-                if page.kind.is_empty() && page.items.is_empty() {
+                if page.kind.is_none() && page.items.is_none() {
                     return Err(unreadable("the answer is no list".to_owned()));
                 }
                 if let Some(scope) = page.unreachables.first() {
@@ -268,7 +266,7 @@ impl Client {
                 }
                 page.warning.map_or(Ok(()), Warning::check)?;
                 let mut all = Vec::new();
-                for scope in page.items.into_values() {
+                for scope in page.items.unwrap_or_default().into_values() {
                     all.extend(of_scope::<T>(scope, key)?);
                 }
                 if all.iter().any(|object| object.name().is_empty()) {
