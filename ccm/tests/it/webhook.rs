@@ -189,7 +189,9 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let hosting = Hosting::serving(&[GATE, ALL, NOBODY]);
     let request =
         format!("POST /obey HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Content-Length: 999999999\r\n\r\n");
-    let (status, _, body) = exchange(hosting.port, None, format!("{request}{}", " ".repeat(9 << 20)).as_bytes());
+    // One byte too many: what the server leaves unread resets the connection, perhaps before the answer is read.
+    let large = " ".repeat((8 << 20) + 1);
+    let (status, _, body) = exchange(hosting.port, None, format!("{request}{large}").as_bytes());
     assert_eq!((status, body.as_str()), (400, "could not read the admission request: length limit exceeded\n"));
 }
 
