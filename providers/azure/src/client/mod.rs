@@ -90,15 +90,15 @@ impl std::fmt::Display for Write {
 pub(crate) enum Sent {
     /// It is done: the object, or null.
     Done(Value),
-    /// Its operation goes on.
-    Accepted(Pending),
+    /// Its operation goes on, whatever state the object of the answer has.
+    Accepted(Pending, Value),
 }
 
 /// A look at the object of a write that goes on.
 #[derive(Debug)]
 pub(crate) enum Look {
     Running,
-    /// The object is as the last write has made it, or as it was before this one.
+    /// The object is as the write has made it.
     Succeeded(Value),
     /// Only the operation says what has become of it.
     Unclear,
@@ -273,7 +273,7 @@ impl Client {
         let request = call::Operation::name(&operation);
         if let Some(pending) = Pending::of(request, &write.id, operation.is_deletion(), &answer) {
             self.0.looks.begins(&pending, self.delay(&answer).unwrap_or_default());
-            return Ok(Sent::Accepted(pending));
+            return Ok(Sent::Accepted(pending, answer.json().unwrap_or_default()));
         }
         let body = if answer.body.is_empty() { Ok(Value::Null) } else { answer.json() };
         let body: Value = body.map_err(|failure| ApiError::new(operation, failure))?;
@@ -305,8 +305,9 @@ impl Client {
         Ok(state)
     }
 
-    /// Reads the object of a write that goes on, as soon as [`Self::poll`] would read its operation.
-    pub(crate) async fn look(&self, pending: &Pending) -> Result<Look, ApiError> {
+    /// Reads the object of a write that goes on, as soon as [`Self::poll`] would read its operation. `is_end`: whether the
+    /// object has what was written.
+    pub(crate) async fn look(&self, pending: &Pending, is_end: impl Fn(&Value) -> bool) -> Result<Look, ApiError> {
         let looks = &self.0.looks;
         if looks.is_early(pending) {
             return Ok(Look::Running);
@@ -318,7 +319,7 @@ impl Client {
                 looks.goes_on(pending, None);
                 Look::Running
             }
-            Some(state) if same(state, "Succeeded") => {
+            Some(state) if same(state, "Succeeded") && is_end(&object) => {
                 looks.ended(pending);
                 Look::Succeeded(object)
             }
@@ -366,7 +367,7 @@ impl Client {
 
     /// Sends a write and waits for its operation, at most for `limit`.
     pub(crate) async fn finish(&self, write: &Write, limit: Duration) -> Result<(), ApiError> {
-        let Sent::Accepted(pending) = self.begin(write).await? else { return Ok(()) };
+        let Sent::Accepted(pending, _) = self.begin(write).await? else { return Ok(()) };
         let (deadline, mut pause) = (Instant::now() + limit, FIRST_PAUSE);
         loop {
             tokio::time::sleep(pause).await;

@@ -187,6 +187,21 @@ impl Writing<'_> {
         self.has_answer = true;
         self.known.unclear(self.id, Duration::ZERO);
     }
+
+    /// The write was refused, perhaps for an object that is not as it was read.
+    pub(super) fn refused(self) {
+        let known = self.known;
+        self.conflicts();
+        known.forget(Duration::ZERO);
+    }
+
+    /// Nothing was sent, or Azure has not accepted it: all is as before.
+    pub(super) fn unsent(mut self) {
+        self.has_answer = true;
+        if let Some(what) = kind_of(self.id) {
+            lock(&self.known.0).kind(&what).changing.remove(&self.id.folded());
+        }
+    }
 }
 
 impl Drop for Writing<'_> {

@@ -2,7 +2,7 @@
 //!
 //! Lists may be late. A deletion that rests on a late one would leave behind what that does not show.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(super) struct Recent(Mutex<BTreeMap<String, Write>>);
 #[derive(Debug)]
 struct Write {
     at: Instant,
-    /// The ETags that copies from before have.
-    replaced: BTreeSet<String>,
+    /// The ETags that copies from before have, and when they were replaced.
+    replaced: BTreeMap<String, Instant>,
     now: Now,
 }
 
@@ -35,6 +35,8 @@ struct Write {
 pub(super) enum Now {
     Unseen,
     Seen(Value),
+    /// Somebody else has written it.
+    Foreign,
     Deleted,
 }
 
@@ -43,7 +45,15 @@ impl Recent {
     pub(super) fn add(&self, id: &ArmId, etag: Option<&str>) {
         self.record(id, |write| {
             write.now = Now::Unseen;
-            write.replaced.extend(etag.map(str::to_owned));
+            write.replaced.extend(etag.map(|etag| (etag.to_owned(), write.at)));
+        });
+    }
+
+    /// Records that the object has another ETag than this one: a write was refused for it.
+    pub(super) fn outdated(&self, id: &ArmId, etag: &str) {
+        self.record(id, |write| {
+            write.now = Now::Foreign;
+            write.replaced.insert(etag.to_owned(), write.at);
         });
     }
 
@@ -78,13 +88,13 @@ impl Recent {
     pub(super) fn seen(&self, id: &ArmId) -> Option<Value> {
         match lock(&self.0).get(&id.folded()).filter(|write| write.at.elapsed() < LATE)?.now.clone() {
             Now::Seen(object) => Some(object),
-            Now::Unseen | Now::Deleted => None,
+            Now::Unseen | Now::Foreign | Now::Deleted => None,
         }
     }
 
     /// Whether this is the object as it was before a write.
     pub(super) fn has_replaced(&self, id: &ArmId, object: &Value) -> bool {
-        lock(&self.0).get(&id.folded()).is_some_and(|write| write.replaced.contains(json::text(object, &["etag"])))
+        lock(&self.0).get(&id.folded()).is_some_and(|write| write.replaced.contains_key(json::text(object, &["etag"])))
     }
 
     /// Whether the objects of a kind in a resource group were read as they were before a write, or without a new one.
@@ -99,16 +109,20 @@ impl Recent {
             .iter()
             .map(|object| (json::text(object, &["id"]).to_ascii_lowercase(), json::text(object, &["etag"])))
             .collect();
-        own.any(|(id, write)| read.get(id).is_none_or(|etag| write.replaced.contains(*etag)))
+        own.any(|(id, write)| match read.get(id) {
+            Some(etag) => write.replaced.contains_key(*etag),
+            None => write.now != Now::Foreign,
+        })
     }
 
     fn record(&self, id: &ArmId, change: impl FnOnce(&mut Write)) {
         let now = Instant::now();
         let mut recent = lock(&self.0);
         recent.retain(|_, write| write.at.elapsed() < KEPT);
-        let fresh = || Write { at: now, replaced: BTreeSet::new(), now: Now::Unseen };
+        let fresh = || Write { at: now, replaced: BTreeMap::new(), now: Now::Unseen };
         let write = recent.entry(id.folded()).or_insert_with(fresh);
         write.at = now;
+        write.replaced.retain(|_, at| at.elapsed() < KEPT);
         change(write);
     }
 }
@@ -150,6 +164,8 @@ mod tests {
         recent.add(&id, Some("a"));
         recent.deleted(&id);
         assert!(!is_late(&[]) && !is_late(&read("a")));
+        recent.outdated(&id, "c");
+        assert!(is_late(&read("c")) && !is_late(&read("d")) && !is_late(&[]), "somebody else may have deleted it");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use ccm_provider::{
     Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Related, Scope, Service,
     ServiceAction, ServiceWork,
 };
+use jiff::{SignedDuration, Timestamp};
 
 pub(crate) mod claim;
 pub(crate) mod env;
@@ -46,6 +47,7 @@ use env::Env;
 use events::Events;
 use observe::{Base, Reads};
 use observed::Observed;
+use plan::address::{AddressChange, AddressEdit};
 use plan::step::{Made, Write};
 use repair::Repairs;
 use rests::needed_now;
@@ -57,6 +59,9 @@ use write::{Ongoing, Writer};
 const GROUP: &str = "load balancers";
 /// The delay of the next call if one did not change all members.
 const MORE: Duration = Duration::from_secs(1);
+
+/// A Service is new for this time.
+const NEW: SignedDuration = SignedDuration::from_secs(30);
 
 /// The load balancers of a cluster.
 #[derive(Debug)]
@@ -105,6 +110,13 @@ impl Balancers {
     }
 }
 
+/// Whether the name of an address contains the UID of its Service, and that is so new that nobody else knows it.
+fn is_name_new(edit: &AddressEdit, change: &AddressChange, work: &[ServiceWork], wanted: &Wanted) -> bool {
+    let has_uid = wanted.items.get(&edit.place).is_some_and(|item| change.id.name().contains(&item.names.base));
+    let created = work.get(edit.place).and_then(|item| item.service.metadata.creation_timestamp);
+    has_uid && created.is_some_and(|created| Timestamp::now().duration_since(created) < NEW)
+}
+
 impl BalancerCloud for Balancers {
     type Wanted = Wanted;
     type Observed = Observed;
@@ -149,16 +161,17 @@ impl BalancerCloud for Balancers {
     async fn first(
         &self,
         _: &str,
-        _: &[ServiceWork],
+        work: &[ServiceWork],
         wanted: &Wanted,
     ) -> Result<(Observed, Plan<Write>), ProviderError> {
+        let is_young = |change: &AddressChange| change.edits.iter().all(|edit| is_name_new(edit, change, work, wanted));
         let reads = &self.cloud()?.reads;
         let has_deletion = wanted.items.values().any(|item| item.action == ServiceAction::Delete);
         let mut base = if has_deletion { Base::default() } else { reads.known(&self.env, wanted) };
         loop {
             let observed = reads.observed(&self.env, wanted, &mut base).await?;
             let plan = plan::plan(&self.env, &observed, wanted);
-            if !base.forget(needed_now(&plan)) {
+            if !base.forget(needed_now(&plan, is_young)) {
                 return Ok((observed, plan));
             }
         }
@@ -168,10 +181,10 @@ impl BalancerCloud for Balancers {
         &self,
         _: &str,
         _: &[ServiceWork],
-        wanted: &Wanted,
+        _: &Wanted,
         before: &Observed,
     ) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe_after(&self.env, wanted, before).await
+        self.cloud()?.reads.observe_after(&self.env, before).await
     }
 
     fn strip(&self, observed: &mut Observed, _: &Wanted) {

@@ -28,7 +28,8 @@ use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_LIST, NIC_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST,
+    LB_GET, LB_LIST, NIC_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VM_LIST, VMSS, VMSS_GET,
+    VMSS_VM_LIST,
 };
 use crate::client::{ApiError, Client};
 use crate::node::identity::is_unmanaged;
@@ -213,19 +214,20 @@ impl Reads {
     }
 
     /// What the writes of a plan may have changed in the status of Services; all else is as before.
-    pub(super) async fn observe_after(
-        &self,
-        env: &Env,
-        wanted: &Wanted,
-        before: &Observed,
-    ) -> Result<Observed, ProviderError> {
+    pub(super) async fn observe_after(&self, env: &Env, before: &Observed) -> Result<Observed, ProviderError> {
         let mut observed = before.clone();
         let written = before.began.map(|began| self.recent.since(began)).unwrap_or_default();
         let written = written.into_iter().filter_map(|(id, now)| Some((ArmId::parse(&id).ok()?, now)));
         let (balancers, others): (Vec<_>, Vec<_>) = written.partition(|(id, _)| id.is(LOAD_BALANCERS));
-        match balancers.iter().any(|(_, now)| *now == Now::Unseen) {
-            true => observed.balancers = self.balancers(env, wanted).await?,
-            false => balancers.into_iter().for_each(|(id, now)| replace(&mut observed.balancers, &id, now)),
+        for (id, now) in balancers {
+            let now = match now {
+                Now::Seen(_) | Now::Deleted => now,
+                Now::Unseen | Now::Foreign => match self.client.get(LB_GET, &id).await? {
+                    Some(balancer) => Now::Seen(balancer),
+                    None => Now::Deleted,
+                },
+            };
+            replace(&mut observed.balancers, &id, now);
         }
         for (id, now) in others {
             if let Some(Seen::Present(list)) = observed.public_ips.get_mut(&id.group().to_lowercase())
@@ -470,7 +472,7 @@ fn set_of(machine: &Value) -> (String, String) {
 fn replace(list: &mut Vec<Value>, id: &ArmId, now: Now) {
     let is_it = |known: &Value| json::same(json::text(known, &["id"]), id.as_str());
     match now {
-        Now::Unseen => {}
+        Now::Unseen | Now::Foreign => {}
         Now::Deleted => list.retain(|known| !is_it(known)),
         Now::Seen(object) => match list.iter_mut().find(|known| is_it(known)) {
             Some(known) => *known = object,

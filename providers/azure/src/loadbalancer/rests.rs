@@ -7,7 +7,8 @@ use ccm_kit::balancer::Plan;
 use serde_json::Value;
 
 use super::json;
-use super::plan::address::EditKind;
+use super::plan::address::{AddressChange, EditKind};
+use super::plan::balancer::BalancerChange;
 use super::plan::step::Write;
 
 /// The reads that all Services share.
@@ -41,24 +42,40 @@ impl Parts {
     }
 }
 
-/// What must be read now for a plan.
-pub(super) fn needed_now(plan: &Plan<Write>) -> Parts {
+/// What must be read now for a plan. `is_young`: whether nobody else can have made an address with a new Service's name.
+pub(super) fn needed_now(plan: &Plan<Write>, is_young: impl Fn(&AddressChange) -> bool) -> Parts {
     match plan.failed.is_empty() {
-        true => plan.steps.iter().fold(Parts::NONE, |parts, step| parts.or(of(&step.write))),
+        true => plan.steps.iter().fold(Parts::NONE, |parts, step| parts.or(of(&step.write, &is_young))),
         false => Parts::ALL,
     }
 }
 
-fn of(write: &Write) -> Parts {
+/// Whether a frontend gets an address that is there: it may be another one by now, with the same name.
+fn attaches_address(change: &BalancerChange) -> bool {
+    let present = json::items(&change.before, "frontendIPConfigurations");
+    let has = |frontend: &Value, ip: &str| {
+        json::named(present, json::name(frontend))
+            .is_some_and(|before| json::same(json::reference(before, "publicIPAddress"), ip))
+    };
+    change.edits.iter().any(|edit| {
+        edit.frontends.iter().any(|frontend| {
+            let ip = json::reference(frontend, "publicIPAddress");
+            let is_new = edit.needs.iter().any(|id| json::same(id.as_str(), ip));
+            !ip.is_empty() && !is_new && !has(frontend, ip)
+        })
+    })
+}
+
+fn of(write: &Write, is_young: impl Fn(&AddressChange) -> bool) -> Parts {
     let is_guarded = |before: &Value| !json::text(before, &["etag"]).is_empty();
     match write {
-        // The UID of its Service is in the name of a new address: nobody else makes it. An existing one has another ETag after
-        // a write of its load balancer.
+        // An existing one has another ETag after a write of its load balancer.
         Write::Address(change) if change.edits.iter().all(|edit| matches!(edit.kind, EditKind::Use { .. })) => {
-            if change.is_new() { Parts::NONE } else { Parts::PUBLIC_IPS }
+            if change.is_new() && is_young(change) { Parts::NONE } else { Parts::PUBLIC_IPS }
         }
         Write::Balancer(change) if change.edits.iter().all(|edit| edit.drops.is_empty()) => {
-            if is_guarded(&change.before) { Parts::NONE } else { Parts::BALANCERS }
+            let balancers = if is_guarded(&change.before) { Parts::NONE } else { Parts::BALANCERS };
+            if attaches_address(change) { balancers.or(Parts::PUBLIC_IPS) } else { balancers }
         }
         Write::Security(change) if is_guarded(&change.before) && change.stale().is_empty() => Parts::NONE,
         Write::Pool(_)
@@ -86,8 +103,8 @@ mod tests {
 
     use super::super::env::Env;
     use super::super::names::Family;
-    use super::super::plan::address::{AddressChange, AddressEdit};
-    use super::super::plan::balancer::{BalancerChange, Edit};
+    use super::super::plan::address::AddressEdit;
+    use super::super::plan::balancer::Edit;
     use super::super::plan::security::Keep;
     use super::super::plan::step::SecurityChange;
     use super::super::wanted::PublicIp;
@@ -103,12 +120,12 @@ mod tests {
             risk: Risk::None,
         };
         let steps = vec![Step::new(write, summary, Items::one(0), Part::new(Kind::Frame))];
-        needed_now(&Plan { steps, ..Plan::default() })
+        needed_now(&Plan { steps, ..Plan::default() }, |change| change.id.name() == "young")
     }
 
     #[test]
     fn nothing_and_what_an_etag_guards_rests_on_earlier_reads() {
-        assert_eq!(needed_now(&Plan::default()), Parts::NONE);
+        assert_eq!(needed_now(&Plan::default(), |_| false), Parts::NONE);
         let balancer = |etag: &str, drops: &[&str]| {
             let before = json!({"id": "/lb", "name": "lb", "etag": etag});
             let mut change = BalancerChange::new(&Env::default(), "lb", Some(&before));
@@ -136,20 +153,38 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_a_frontend_gets_is_the_one_that_is_there_now() {
+        let frontend = |ip: &str| json!({"name": "f", "properties": {"publicIPAddress": {"id": ip}}});
+        let gets = |before: &str, ip: &str, is_new: bool| {
+            let before = json!({"id": "/lb", "name": "lb", "etag": "a", "properties": {
+                "frontendIPConfigurations": [frontend(before)]}});
+            let mut change = BalancerChange::new(&Env::default(), "lb", Some(&before));
+            let needs = if is_new { vec![Env::default().public_ip_id("g", "ip")] } else { Vec::new() };
+            change.edits = vec![Edit { frontends: vec![frontend(ip)], needs, ..Edit::default() }];
+            needed(Write::Balancer(change))
+        };
+        let ip = Env::default().public_ip_id("g", "ip");
+        assert_eq!(gets("/other", ip.as_str(), false), Parts::PUBLIC_IPS);
+        assert_eq!(gets("/other", ip.as_str(), true), Parts::NONE, "this plan makes it");
+        assert_eq!(gets(ip.as_str(), ip.as_str(), false), Parts::NONE, "it has it");
+    }
+
+    #[test]
     fn existing_addresses_members_deletions_and_failures_rest_on_what_is_there_now() {
-        let id = Env::default().public_ip_id("g", "ip");
-        let address = |before: Value, kind: EditKind| {
+        let id = |name: &str| Env::default().public_ip_id("g", name);
+        let address = |before: Value, kind: EditKind, name: &str| {
             let edits = vec![AddressEdit { place: 0, key: "default/web".to_owned(), family: Family::V4, kind }];
             let cluster = String::new();
-            needed(Write::Address(AddressChange { id: id.clone(), cluster, zones: Vec::new(), before, edits }))
+            needed(Write::Address(AddressChange { id: id(name), cluster, zones: Vec::new(), before, edits }))
         };
         let uses = || EditKind::Use { settings: PublicIp::default(), is_users: false, binds: true };
-        assert_eq!(address(json!({"etag": "a"}), uses()), Parts::PUBLIC_IPS);
-        assert_eq!(address(Value::Null, uses()), Parts::NONE, "its name is the Service's alone");
-        assert_eq!(address(json!({"etag": "a"}), EditKind::Release { stays: false }), Parts::ALL);
-        assert_eq!(needed(Write::DeleteBalancer(id)), Parts::ALL);
+        assert_eq!(address(json!({"etag": "a"}), uses(), "young"), Parts::PUBLIC_IPS);
+        assert_eq!(address(Value::Null, uses(), "young"), Parts::NONE);
+        assert_eq!(address(Value::Null, uses(), "old"), Parts::PUBLIC_IPS, "users may have made it");
+        assert_eq!(address(json!({"etag": "a"}), EditKind::Release { stays: false }, "young"), Parts::ALL);
+        assert_eq!(needed(Write::DeleteBalancer(id("lb"))), Parts::ALL);
         let mut failed = Plan::default();
         failed.failed.insert(0, ProviderError::unknown("it is not there"));
-        assert_eq!(needed_now(&failed), Parts::ALL);
+        assert_eq!(needed_now(&failed, |_| true), Parts::ALL);
     }
 }

@@ -15,6 +15,7 @@ use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError};
 use http::StatusCode;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
@@ -51,7 +52,26 @@ pub(super) struct Writer<'a> {
 
 /// The writes of load balancers and of the security group that are not done, by operation.
 #[derive(Debug, Default)]
-pub(super) struct Ongoing(Mutex<BTreeMap<String, Arc<Change>>>);
+pub(super) struct Ongoing(Mutex<BTreeMap<String, Watched>>);
+
+/// A write that is not done.
+#[derive(Debug, Clone)]
+struct Watched {
+    change: Arc<Change>,
+    end: End,
+}
+
+/// What shows the end of a write.
+#[derive(Debug, Clone)]
+enum End {
+    /// The object, which is Updating since then.
+    Object(Instant),
+    /// The operation; after it, the object is as in the answer to the write. Azure may show success before the end.
+    Operation(Option<Arc<Value>>),
+}
+
+/// The time after which the operation is asked, because others may keep an object in the state Updating.
+const UPDATING: Duration = Duration::from_secs(30);
 
 /// What a write of an object that all Services share changes.
 #[derive(Debug)]
@@ -91,6 +111,26 @@ fn rules(group: &Value) -> BTreeMap<&str, BTreeMap<&str, &Value>> {
         (json::name(rule), fields.filter(is_said).map(|(key, value)| (key.as_str(), value)).collect())
     };
     json::items(group, "securityRules").iter().map(of).collect()
+}
+
+impl End {
+    /// `object`: that of the answer to the write.
+    fn of(object: Value) -> Self {
+        match json::property(&object, "provisioningState") {
+            state if json::same(state, "Updating") => Self::Object(Instant::now()),
+            state if json::same(state, "Succeeded") && !json::text(&object, &["etag"]).is_empty() => {
+                Self::Operation(Some(object.into()))
+            }
+            _ => Self::Operation(None),
+        }
+    }
+}
+
+/// Whether the public IP addresses of a part exist, and what must go before it is gone.
+fn takes_part(edit: &Edit, made: &Made) -> bool {
+    let made = made.lock();
+    let mut needs = edit.needs.iter().chain(&edit.waits);
+    needs.all(|id| made.ready.contains(&id.folded()))
 }
 
 fn edits(write: &Write) -> &[Edit] {
@@ -176,9 +216,18 @@ impl Writer<'_> {
         let sent = self.client.begin(request).await;
         match &sent {
             Ok(_) => writing.answered(),
-            Err(error) if error.status == Some(StatusCode::PRECONDITION_FAILED.as_u16()) => writing.conflicts(),
-            // It may have taken effect, or fails for something that is not known.
-            Err(_) => drop(writing),
+            Err(error) if error.status == Some(StatusCode::PRECONDITION_FAILED.as_u16()) => {
+                writing.conflicts();
+                if let Some(etag) = &request.etag {
+                    self.reads.recent.outdated(&request.id, etag);
+                }
+            }
+            Err(error) => match error.kind {
+                ErrorKind::NotSent | ErrorKind::NotLeading | ErrorKind::Throttled { .. } => writing.unsent(),
+                ErrorKind::Refused | ErrorKind::Credentials | ErrorKind::Malformed => writing.refused(),
+                // It may have taken effect.
+                ErrorKind::NoAnswer | ErrorKind::Incomplete => drop(writing),
+            },
         }
         let is_unanswered = sent.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAnswer);
         match write {
@@ -196,15 +245,19 @@ impl Writer<'_> {
                 Self::completed(write, made);
                 Ok(Written::Done)
             }
-            Ok(Sent::Accepted(pending)) => {
+            Ok(Sent::Accepted(pending, object)) => {
                 let operation = operation(&pending);
                 let change = match write {
-                    Write::Balancer(change) if !change.edits.is_empty() => Some(Change::Balancer(change.edits.clone())),
+                    Write::Balancer(change) if !change.edits.is_empty() => {
+                        let edits = change.edits.iter().filter(|edit| takes_part(edit, made));
+                        Some(Change::Balancer(edits.cloned().collect()))
+                    }
                     Write::Security(_) => request.body.clone().map(Change::Security),
                     _ => None,
                 };
                 if let Some(change) = change {
-                    lock(&self.ongoing.0).insert(operation.name.clone(), change.into());
+                    let watched = Watched { change: change.into(), end: End::of(object) };
+                    lock(&self.ongoing.0).insert(operation.name.clone(), watched);
                 }
                 match write {
                     Write::Address(change) if request.body.is_none() => {
@@ -249,11 +302,7 @@ impl Writer<'_> {
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
     fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
-        let made = made.lock();
-        change.after(self.env, |edit: &Edit| {
-            let mut needs = edit.needs.iter().chain(&edit.waits);
-            needs.all(|id| made.ready.contains(&id.folded()))
-        })
+        change.after(self.env, |edit: &Edit| takes_part(edit, made))
     }
 
     async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
@@ -309,19 +358,19 @@ impl Writer<'_> {
             }
             return Ok(progress);
         }
-        let change = lock(&self.ongoing.0).get(&operation.name).cloned();
-        if let Some(change) = &change
-            && let Some(progress) = self.look(&pending, change).await
-        {
-            if matches!(progress, Progress::Done) {
-                lock(&self.ongoing.0).remove(&operation.name);
-            }
+        if let Some(progress) = self.look(&operation.name, &pending).await {
             return Ok(progress);
         }
         let state = self.client.poll(&pending).await?;
+        let mut change = None;
         if !matches!(state, State::Running) {
-            lock(&self.ongoing.0).remove(&operation.name);
-            self.ended(&pending.id, None);
+            let watched = lock(&self.ongoing.0).remove(&operation.name);
+            let answered = watched.as_ref().and_then(|watched| match &watched.end {
+                End::Operation(Some(object)) if self.is_end(&pending, &watched.change, object) => Some(object),
+                _ => None,
+            });
+            self.ended(&pending.id, answered.map(|object| object.as_ref().clone()));
+            change = watched.map(|watched| watched.change);
         }
         Ok(match state {
             State::Running => Progress::Running,
@@ -336,19 +385,34 @@ impl Writer<'_> {
     }
 
     /// Looks at the object in place of its operation: one read shows the end, and what the next plan begins with. `None`
-    /// if it does not show the end of this write.
-    async fn look(&self, pending: &Pending, change: &Change) -> Option<Progress> {
-        match self.client.look(pending).await.ok()? {
+    /// if only the operation shows it.
+    async fn look(&self, operation: &str, pending: &Pending) -> Option<Progress> {
+        let Watched { change, end: End::Object(since) } = lock(&self.ongoing.0).get(operation).cloned()? else {
+            return None;
+        };
+        if since.elapsed() >= UPDATING {
+            return None;
+        }
+        let is_end = |object: &Value| self.is_end(pending, &change, object);
+        match self.client.look(pending, is_end).await.ok()? {
             Look::Running => Some(Progress::Running),
-            Look::Unclear => None,
+            Look::Unclear => {
+                if let Some(watched) = lock(&self.ongoing.0).get_mut(operation) {
+                    watched.end = End::Operation(None);
+                }
+                None
+            }
             Look::Succeeded(object) => {
-                let is_end = !self.reads.recent.has_replaced(&pending.id, &object) && change.is_in(&object);
-                is_end.then(|| {
-                    self.reads.shows(&pending.id, object);
-                    Progress::Done
-                })
+                lock(&self.ongoing.0).remove(operation);
+                self.reads.shows(&pending.id, object);
+                Some(Progress::Done)
             }
         }
+    }
+
+    /// Whether an object is as a write has made it.
+    fn is_end(&self, pending: &Pending, change: &Change, object: &Value) -> bool {
+        !self.reads.recent.has_replaced(&pending.id, object) && change.is_in(object)
     }
 
     /// Records what later writes need.

@@ -122,6 +122,10 @@ pub(super) struct Write<'a> {
     pub(super) fields: Option<Value>,
 }
 
+fn has_succeeded(row: &Row) -> bool {
+    text(&row.fields, "/properties/provisioningState") == "Succeeded"
+}
+
 impl World {
     /// Begins the operation of a write. The new fields are visible at once, with the state Updating.
     pub(super) fn begin_operation(&mut self, write: Write<'_>) -> String {
@@ -187,7 +191,11 @@ impl World {
         let (now, key) = (self.now(), id.key());
         if let Some(mut fields) = fields {
             // Microsoft.Network has no state Creating for most of its types.
-            let state = if !exists && kind.merges { "Creating" } else { "Updating" };
+            let state = match exists {
+                true if self.options.succeeds_at_once && kind.resource == "loadBalancers" => "Succeeded",
+                false if kind.merges => "Creating",
+                _ => "Updating",
+            };
             set(&mut fields, "/properties/provisioningState", state);
             set(&mut fields, "/_operation", operation);
             let etag = self.etag(&key);
@@ -276,7 +284,8 @@ impl World {
             let refs = kinds::of(&row.kind).map(|kind| (kind.rules.refs)(&row.id, &row.fields)).unwrap_or_default();
             refs.iter().for_each(|reference| self.store.refer(reference));
         }
-        let etag = self.options.etag_on_end.then(|| self.etag(&key));
+        let is_as_shown = !failed && self.store.get(&key).is_some_and(has_succeeded);
+        let etag = (self.options.etag_on_end && !is_as_shown).then(|| self.etag(&key));
         if let Some(row) = self.store.get_mut(&key) {
             set(&mut row.fields, "/properties/provisioningState", if failed { "Failed" } else { "Succeeded" });
             if let Some(etag) = etag {

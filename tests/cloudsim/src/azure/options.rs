@@ -56,6 +56,9 @@ pub struct Options {
     /// Whether the ETag of a resource changes once more when its operation ends. It does when a virtual machine has been
     /// created; `unverified` for the rest.
     pub etag_on_end: bool,
+    /// Whether a load balancer that is changed shows the state Succeeded at once, with its last ETag, while the operation
+    /// goes on. Recordings of Microsoft's command line show such answers; otherwise the state is Updating until the end.
+    pub succeeds_at_once: bool,
     /// Whether the write of a load balancer is refused while a network interface in its pools is being updated.
     /// `unverified`; it is refused in any case while one is being deleted or has failed.
     pub updating_members_block: bool,
@@ -195,6 +198,7 @@ impl Default for Options {
             page: 1000,
             coupled: true,
             etag_on_end: true,
+            succeeds_at_once: false,
             updating_members_block: false,
             quotas: BTreeMap::new(),
             limits: Limits::default(),

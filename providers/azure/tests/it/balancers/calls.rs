@@ -1,5 +1,7 @@
 //! The calls of each step of the lives of Services.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
+
 use super::*;
 use crate::bed::pass;
 
@@ -99,5 +101,33 @@ async fn an_internal_service_with_addresses() {
     let members = ["backendAddressPools.put", "loadBalancers.list", "operations.get"];
     assert_eq!(calls(&mut scene, "web", ServiceAction::UpdateHosts).await, members);
     scene.nodes.push(gone);
+    scene.bed.is_clean();
+}
+
+/// Microsoft's command line has recorded such answers: success, with the ETag that the load balancer has at the end.
+#[tokio::test]
+async fn a_load_balancer_that_shows_success_at_once_is_waited_for() {
+    let options = Options { succeeds_at_once: true, ..Options::default() };
+    let mut scene = Scene::with(options, known::AGE, 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.service("web", &[], port(81));
+    scene.ensure(&["web"]).await;
+    scene.service("web", &[], port(82));
+    let mark = scene.mark();
+    scene.done(&["web"], ServiceAction::Ensure).await;
+    let calls = scene.bed.calls(mark);
+    assert_eq!(calls.iter().filter(|call| *call == "loadBalancers.get").count(), 0, "it shows nothing: {calls:?}");
+    let first = |name: &str| calls.iter().position(|call| call == name).unwrap_or(usize::MAX);
+    assert!(first("operations.get") < first("networkSecurityGroups.put"), "{calls:?}");
+    assert_eq!(calls.iter().filter(|call| *call == "loadBalancers.put").count(), 1, "{calls:?}");
+    assert_eq!(self::calls(&mut scene, "web", ServiceAction::Ensure).await, NOTHING, "the answer is what is known");
+    // The operation fails after the success that it has shown.
+    let fault = Fault::Operation { status: 500, code: "InternalServerError".to_owned(), message: "outage".to_owned() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "loadBalancers.put").window(0, 1));
+    scene.service("web", &[], port(83));
+    let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+    assert!(error.contains("outage"), "{error}");
+    scene.ensure(&["web"]).await;
     scene.bed.is_clean();
 }

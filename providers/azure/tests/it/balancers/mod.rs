@@ -99,7 +99,9 @@ impl Scene {
             .iter()
             .map(|(key, value)| (format!("service.beta.kubernetes.io/{key}"), (*value).to_owned()))
             .collect();
-        let meta = json!({"namespace": "default", "name": name, "uid": uid, "annotations": annotations});
+        let now = jiff::Timestamp::now();
+        let meta = json!({"namespace": "default", "name": name, "uid": uid, "annotations": annotations,
+            "creationTimestamp": now});
         spec["type"] = json!("LoadBalancer");
         let mut service: Service = serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap();
         service.status = status;

@@ -20,9 +20,15 @@ fn listens(address: &str, port: u16) -> bool {
 async fn the_port_is_on_the_addresses_of_both_families() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
     let Some(text) = with_components(&["metrics"]) else { return };
-    let Ok(other) = TcpListener::bind("[::1]:0") else { return not_run("this machine has no ::1") };
-    let port = other.local_addr().unwrap().port();
-    drop(other);
+    if TcpListener::bind("[::1]:0").is_err() {
+        return not_run("this machine has no ::1");
+    }
+    // Free on both: other tests listen on 127.0.0.1 only.
+    let free = || {
+        let port = TcpListener::bind("[::1]:0").ok()?.local_addr().ok()?.port();
+        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
+    };
+    let port = (0..100).find_map(|_| free()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut args = args(workload(&documents(&text)));
     args.extend(["--cloud-provider=fake".into(), format!("--secure-port={port}"), "--leader-elect=false".into()]);

@@ -17,7 +17,7 @@ const CASES: [Case<'_>; 8] = [
     ("subnet", &[("subnet-id", NOWHERE)], "correct subnet-id, in the annotation"),
     ("port", &[("port-id", NOWHERE)], "correct port-id, in the annotation"),
     ("external", &[("floating-network-id", NOWHERE)], "correct floating-network-id, in the annotation"),
-    ("balancer", &[("load-balancer-id", NOWHERE)], "correct or remove the annotation load-balancer-id"),
+    ("balancer", &[("load-balancer-id", NOWHERE)], "correct or remove the annotation"),
     ("class", &[("class", "DMZ")], "cloud.conf has no such [LoadBalancerClass]"),
     ("both", &[("proxy-protocol", "true"), ("x-forwarded-for", "true")], "cannot be used together; remove one"),
     ("number", &[("timeout-client-data", "soon")], "write for"),
