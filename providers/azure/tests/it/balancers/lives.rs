@@ -91,6 +91,7 @@ impl LivingCloud for Living {
             seed,
             operation: std::time::Duration::from_millis(operations),
             etag_on_end: rng.random_bool(0.5),
+            succeeds_at_once: seed % 2 == 1,
             throttle_after: 0,
             ..Options::default()
         });
