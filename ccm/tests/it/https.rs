@@ -12,7 +12,7 @@ use rustls_pki_types::ServerName;
 use crate::process::Process;
 
 pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    ccm_test_bed::free_port().unwrap()
 }
 
 /// Sends a request and reads the response: status, head and body.

@@ -65,7 +65,8 @@ pub enum Audit {
     Bodies,
 }
 
-/// A free port.
+/// A free port for a server. Not one of the kernel's range for outgoing connections, which another test may take before
+/// the server listens.
 pub fn free_port() -> anyhow::Result<u16> {
     let [port] = process::free_ports()?;
     Ok(port)

@@ -50,7 +50,7 @@ impl Manager {
     ) -> anyhow::Result<Self> {
         let config = folder.path().join("cloud.conf");
         std::fs::write(&config, cloud_config)?;
-        let port = free_port()?;
+        let port = ccm_test_bed::free_port()?;
         let mut child = command
             .arg("--bind-address=127.0.0.1")
             .arg(format!("--cloud-config={}", config.display()))
@@ -141,8 +141,4 @@ impl Manager {
         self.child.kill().await?;
         Ok(())
     }
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

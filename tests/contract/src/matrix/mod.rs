@@ -46,7 +46,7 @@ pub trait MatrixCloud: Send + Sync {
         operation.to_owned()
     }
 
-    /// Entries of the table that no healthy life of any kind of balancer needs, each with the reason.
+    /// Entries of the table that healthy lives of all kinds of balancers may do without, each with the reason.
     fn unused(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }

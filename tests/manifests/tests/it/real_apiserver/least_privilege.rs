@@ -250,7 +250,7 @@ impl Scene {
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    ccm_test_bed::free_port().unwrap()
 }
 
 /// One verb of one rule, granted to a user by the shipped roles.

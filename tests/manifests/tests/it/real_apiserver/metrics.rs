@@ -24,11 +24,8 @@ async fn the_port_is_on_the_addresses_of_both_families() {
         return not_run("this machine has no ::1");
     }
     // Free on both: other tests listen on 127.0.0.1 only.
-    let free = || {
-        let port = TcpListener::bind("[::1]:0").ok()?.local_addr().ok()?.port();
-        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
-    };
-    let port = (0..100).find_map(|_| free()).unwrap();
+    let ports = std::iter::repeat_with(|| ccm_test_bed::free_port().unwrap());
+    let port = ports.take(100).find(|port| TcpListener::bind(("::1", *port)).is_ok()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut args = args(workload(&documents(&text)));
     args.extend(["--cloud-provider=fake".into(), format!("--secure-port={port}"), "--leader-elect=false".into()]);

@@ -109,7 +109,7 @@ async fn a_dry_run_beside_a_leader_writes_nothing_and_logs_each_plan_and_event_o
     deadline(LONG, || leader.output(), async || !holder().await.is_empty()).await;
     let held_by = holder().await;
 
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = ccm_test_bed::free_port().unwrap();
     let secure = format!("--secure-port={port}");
     let mut dry = start(
         &rig,

@@ -44,7 +44,7 @@ impl<'a> Replica<'a> {
         if cluster["server"].as_str().unwrap().starts_with("https") {
             cluster["certificate-authority"] = json!(bed.authority_file(Authority::Client));
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ccm_test_bed::free_port().unwrap();
         let own = json!({"server": format!("https://127.0.0.1:{port}"),
             "certificate-authority": bed.authority_file(Authority::Client)});
         let own = kubeconfig(bed, &format!("{name}-port"), &own, &bed.token);
