@@ -150,7 +150,8 @@ async fn p15_clusters_whose_names_begin_alike_share_a_network() {
 
 #[tokio::test]
 async fn p51_a_wait_that_fails_is_repeated_and_the_write_succeeds() {
-    let bed = Bed::start(Options::default());
+    // The answer to the write must not be late enough to show its end.
+    let bed = Bed::start(Options { operation: Duration::from_secs(2), ..Options::default() });
     let (provider, node) = scene(&bed, "n1").await;
     let fault = Fault::Code { status: 503, code: "backendError".into(), message: "later".into() };
     bed.cloud.fault(Rule::every(fault).on("compute", "globalOperations.wait").window(0, 1));
