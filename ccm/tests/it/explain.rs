@@ -51,7 +51,16 @@ mod real_apiserver {
             let ended = self.explain(&[object]);
             assert_eq!(ended.stderr, "");
             let balancer: String = format!("a{}", uid.replace('-', "")).chars().take(32).collect();
-            let text = ended.stdout.replace(&balancer, "BALANCER").replace(uid, "UID");
+            // The API server repairs its allocations soon after its start, and may do so for a Service that is being created.
+            let mut lines: Vec<&str> =
+                ended.stdout.lines().filter(|line| !line.contains("ClusterIPNotAllocated")).collect();
+            let events = lines.iter().position(|line| *line == "Events, newest first");
+            let is_empty = |at: &usize| lines.get(at + 1).is_none_or(|line| !line.starts_with(' '));
+            if let Some(at) = events.filter(is_empty) {
+                lines.remove(at);
+            }
+            let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+            let text = text.replace(&balancer, "BALANCER").replace(uid, "UID");
             let ages = text.split(' ').map(|word| {
                 let age =
                     word.strip_suffix('s').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
