@@ -261,7 +261,7 @@ fn below<T: DeserializeOwned>(answer: &mut Value, key: &str) -> Result<T, Failur
     })
 }
 
-/// Whether an object of an answer can be told from others: one without an ID is no answer. Extensions have an alias.
+/// Whether an object of a response has its ID. Extensions have an alias in place of one.
 fn is_identified(object: &Value) -> bool {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     !text("id").is_empty() || !text("alias").is_empty()

@@ -176,3 +176,20 @@ async fn a_deletion_reads() {
     assert!(scene.objects("publicIPAddresses").is_empty());
     scene.bed.is_clean();
 }
+
+/// Users may make the address of a Service, with the name that it will have.
+#[tokio::test]
+async fn an_address_that_a_user_has_made_for_an_older_service_stays() {
+    let mut scene = read().await;
+    scene.service("api", &[], port(443));
+    let created = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(60);
+    scene.services.get_mut("api").unwrap().metadata.creation_timestamp = Some(created);
+    let name = "kubernetes-a0000000211112222333344444444444";
+    let theirs = json!({"location": "eastus", "sku": {"name": "Standard"}, "tags": {"team": "a"}, "properties": {
+        "publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}});
+    scene.bed.cloud.by_hand("PUT", &others::path("publicIPAddresses", name), &theirs).unwrap();
+    scene.ensure(&["api"]).await;
+    assert_eq!(scene.object("publicIPAddresses", name)["tags"]["team"], "a");
+    scene.delete(&["api"]).await;
+    assert_eq!(scene.object("publicIPAddresses", name)["tags"]["team"], "a", "it is not deleted");
+}
