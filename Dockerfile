@@ -7,11 +7,15 @@
 # PROFILE    the cargo profile: `dist`, the default, takes 14 minutes with `aws` on two cores and is small; `release` is faster to
 #            build
 #
+# BASE       the image with the toolchain. Nothing of it is in the result but the certificates; pin it for a build that you want to
+#            repeat: --build-arg BASE=rust@sha256:…
+#
 # hack/image.sh makes the same content in a folder and checks it, without a container engine.
 
 ARG RUST_VERSION=1.95.0
+ARG BASE=rust:${RUST_VERSION}-slim-bookworm
 
-FROM rust:${RUST_VERSION}-slim-bookworm AS build
+FROM ${BASE} AS build
 ARG FEATURES
 RUN : "${FEATURES:?name the providers of the image, for example: docker build --build-arg FEATURES=aws}"
 RUN apt-get update \

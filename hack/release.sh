@@ -80,6 +80,8 @@ same manifests/charts/ccm/Chart.yaml '^version: \(.*\)$'
 same manifests/charts/ccm/Chart.yaml '^appVersion: v\(.*\)$'
 section=$(awk -v head="## $version" '/^## / { on = ($0 == head || index($0, head " ") == 1); next } on' CHANGELOG.md)
 [[ -n ${section//[[:space:]]/} ]] || die "CHANGELOG.md has no section '## $version', or it is empty"
+unreleased=$(awk '/^## / { on = /^## Unreleased/; next } on' CHANGELOG.md)
+[[ -z ${unreleased//[[:space:]]/} ]] || die "CHANGELOG.md has lines under '## Unreleased': move them to '## $version'"
 missing=()
 for address in REPOSITORY SECURITY_CONTACT IMAGES; do
 	printf -v "$address" %s "$(sed -n "s/^$address=//p" "$addresses" | tail -n 1)"

@@ -111,11 +111,18 @@ impl App {
         self.program.commands = commands::summaries().collect();
         let args: Vec<OsString> = args.into_iter().collect();
         let own = args.first().and_then(|path| std::path::Path::new(path).file_stem()?.to_str());
-        if let Some("kubectl-ccm") = own {
+        let is_completion = own == Some("kubectl_complete-ccm");
+        if is_completion || own == Some("kubectl-ccm") {
             (self.is_plugin, self.program.name) = (true, "kubectl ccm");
         }
+        let args = if is_completion { commands::completion_of_kubectl(args) } else { args };
         let values = match commands::asked(&self.program, &args) {
             Some(asked) => return self.command(asked?),
+            // A forgotten command must not start controllers on the machine of a user.
+            None if self.is_plugin => {
+                let asked = commands::without_command(&self.program, &args)?;
+                return self.command(asked);
+            }
             None => match parse::parse(&self.program, args)? {
                 Asked::Run(values) => values,
                 Asked::Print(text) => {

@@ -1,11 +1,13 @@
 //! `__complete PREFIX`: the objects of the cluster whose names begin like this, for the completion of shells.
 
+use std::ffi::OsString;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use super::output::flat;
-use super::{Call, Command, kubeconfig, page};
+use super::{COMMANDS, Call, Command, kubeconfig, page, summaries};
 use crate::exit::{Failure, Verdict};
 
 pub(super) const COMMAND: Command = Command {
@@ -18,6 +20,24 @@ pub(super) const COMMAND: Command = Command {
     like_running: false,
     run,
 };
+
+/// The arguments of this program for those of `kubectl_complete-ccm`, which kubectl runs to complete the last word.
+pub(crate) fn of_kubectl(args: Vec<OsString>) -> Vec<OsString> {
+    let (own, words) = args.split_first().map_or((OsString::new(), &[][..]), |(own, words)| (own.clone(), words));
+    [own, COMMAND.name.into(), "--".into()].into_iter().chain(words.iter().cloned()).collect()
+}
+
+/// The commands, or the flags of the command, that begin like the last word; `None` if it is an object.
+fn of_words(words: &[String]) -> Option<Vec<String>> {
+    let (last, before) = words.split_last()?;
+    let named = before.iter().find_map(|word| COMMANDS.iter().find(|command| command.name == *word));
+    let all: Vec<String> = match named {
+        Some(command) if last.starts_with("--") => command.own_flags().map(|flag| format!("--{}", flag.name)).collect(),
+        None if !last.contains('/') && !last.starts_with('-') => summaries().map(|(name, _)| name.to_owned()).collect(),
+        _ => return None,
+    };
+    Some(all.into_iter().filter(|name| name.starts_with(last)).collect())
+}
 
 #[derive(Deserialize)]
 struct Object {
@@ -41,7 +61,12 @@ struct Spec {
 
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
-        let prefix = call.words.first().cloned().unwrap_or_default();
+        if let Some(names) = of_words(&call.words).filter(|_| call.is_plugin) {
+            // Cobra's directive for kubectl: no names of files.
+            super::print(&names.iter().map(|name| format!("{name}\n")).chain([":4\n".to_owned()]).collect::<String>());
+            return Ok(Verdict::Clean);
+        }
+        let prefix = call.words.last().cloned().unwrap_or_default();
         let Some((kind, _)) = prefix.split_once('/') else {
             super::print("node/\nservice/\n");
             return Ok(Verdict::Clean);
@@ -54,8 +79,12 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let client = kubeconfig::client(&call).await?;
         let found = page::all::<Object>(&client, path).await;
         let found = found.map_err(|error| Failure::error(error.to_string()))?;
-        let names = found.iter().filter_map(|object| name(kind, object)).filter(|name| name.starts_with(&prefix));
-        super::print(&names.map(|name| format!("{}\n", flat(&name))).collect::<String>());
+        let mut names: Vec<String> = found.iter().filter_map(|object| name(kind, object)).collect();
+        // `svc/web` is in the namespace of the context.
+        let short = format!("{kind}/{}/", kubeconfig::namespace(&call.values));
+        names.extend(names.clone().iter().filter_map(|name| Some(format!("{kind}/{}", name.strip_prefix(&short)?))));
+        let names = names.iter().filter(|name| name.starts_with(&prefix));
+        super::print(&names.map(|name| format!("{}\n", flat(name))).collect::<String>());
         Ok(Verdict::Clean)
     }
     .boxed()

@@ -38,7 +38,9 @@ pub(super) fn run(program: &Program, args: &[OsString]) -> Result<String, Failur
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_flags(program), &*name, &mut script);
     let script = String::from_utf8(script).map_err(|error| Failure::error(format!("completion: {error}")))?;
-    Ok(script + &objects(shell).replace("PROGRAM", &name))
+    // The generator names its function for bash so.
+    let function = if shell == Shell::Bash { name.replace('-', "__") } else { name.clone() };
+    Ok(script + &objects(shell).replace("FUNCTION", &format!("_{function}")).replace("PROGRAM", &name))
 }
 
 /// Completes objects by asking the program, which asks the cluster of `$KUBECONFIG`, and leaves the rest to the script.
@@ -56,7 +58,7 @@ _PROGRAM_objects() {
     local word=${COMP_WORDS[COMP_CWORD]}
     case $word in
         node/* | service/* | svc/*) mapfile -t COMPREPLY < <(PROGRAM __complete "$word" 2>/dev/null) ;;
-        *) _PROGRAM "$@" ;;
+        *) FUNCTION "$@" ;;
     esac
 }
 complete -F _PROGRAM_objects -o bashdefault -o default PROGRAM
@@ -65,7 +67,7 @@ const ZSH: &str = r#"
 _PROGRAM_objects() {
     case $PREFIX in
         node/* | service/* | svc/*) compadd -- ${(f)"$(PROGRAM __complete "$PREFIX" 2>/dev/null)"} ;;
-        *) _PROGRAM "$@" ;;
+        *) FUNCTION "$@" ;;
     esac
 }
 compdef _PROGRAM_objects PROGRAM

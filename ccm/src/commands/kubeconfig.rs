@@ -3,7 +3,7 @@
 //! Only for commands: the manager uses `--kubeconfig` or its service account, as the Go programs.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use ccm_provider::duration;
@@ -41,10 +41,10 @@ pub(super) const FLAGS: [Flag; 6] = [
 ///
 /// # Errors
 ///
-/// `KUBECONFIG` names no file that exists, or several, which kubectl merges; flags contradict each other.
+/// `KUBECONFIG` names no file that exists; flags contradict each other.
 pub(super) fn or_of_user(mut options: Options, values: &FlagValues) -> Result<Options, Failure> {
-    options.kubeconfig = path(values).map_err(Failure::error)?;
-    options.access = access(values).map_err(Failure::error)?;
+    let (path, access) = of_user(values).map_err(Failure::error)?;
+    (options.kubeconfig, options.access) = (path, access);
     if !options.access.context.is_empty() && options.kubeconfig.is_empty() {
         return Err(Failure::error(format!(
             "--context={}: there is no kubeconfig; set --kubeconfig or KUBECONFIG",
@@ -64,12 +64,14 @@ pub(super) async fn client(call: &Call) -> Result<Client, Failure> {
     manager::connect(&options, &Metrics::new()).await
 }
 
-/// The kubeconfig; empty if there is none, or if `--master` makes it unnecessary.
-fn path(values: &FlagValues) -> Result<String, String> {
-    match values.text("kubeconfig") {
-        given if !given.is_empty() || !values.text("master").is_empty() => Ok(given),
-        _ => find(|name| std::env::var_os(name), Path::is_file),
-    }
+/// The kubeconfig, and whom it is used as. Empty if there is none, or if `--master` makes it unnecessary.
+fn of_user(values: &FlagValues) -> Result<(String, Access), String> {
+    let mut files = match values.text("kubeconfig") {
+        given if !given.is_empty() || !values.text("master").is_empty() => vec![given],
+        _ => find(|name| std::env::var_os(name), Path::is_file)?,
+    };
+    let first = if files.is_empty() { String::new() } else { files.remove(0) };
+    Ok((first, Access { more: files, ..access(values)? }))
 }
 
 fn access(values: &FlagValues) -> Result<Access, String> {
@@ -82,7 +84,8 @@ fn access(values: &FlagValues) -> Result<Access, String> {
     if values.bool(ALL_NAMESPACES) && values.given(NAMESPACE) {
         return Err(format!("--{ALL_NAMESPACES} and --{NAMESPACE} contradict each other: leave one of them out"));
     }
-    Ok(Access { context: values.text(CONTEXT), user, groups, timeout: timeout(&values.text(TIMEOUT))? })
+    let timeout = timeout(&values.text(TIMEOUT))?;
+    Ok(Access { more: Vec::new(), context: values.text(CONTEXT), user, groups, timeout })
 }
 
 /// As in kubectl, a number without a unit means seconds, and 0 means the default.
@@ -100,34 +103,31 @@ pub(super) fn namespace_asked(values: &FlagValues) -> Option<String> {
 
 /// The namespace of an object without one, as in kubectl.
 pub(super) fn namespace(values: &FlagValues) -> String {
-    let of_context = || context_namespace(&path(values).ok()?, &access(values).ok()?);
+    let of_context = || {
+        let (path, access) = of_user(values).ok()?;
+        context_namespace(&path, &access)
+    };
     namespace_asked(values).or_else(of_context).unwrap_or_else(|| "default".to_owned())
 }
 
-/// Empty: there is no file.
-fn find(variable: impl Fn(&str) -> Option<OsString>, is_file: impl Fn(&Path) -> bool) -> Result<String, String> {
+/// The files that exist; none outside of a machine of a user.
+fn find(variable: impl Fn(&str) -> Option<OsString>, is_file: impl Fn(&Path) -> bool) -> Result<Vec<String>, String> {
     let text = |path: &Path| path.display().to_string();
     if let Some(list) = variable("KUBECONFIG").filter(|list| !list.is_empty()) {
-        let named: Vec<PathBuf> = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect();
-        let files: Vec<&PathBuf> = named.iter().filter(|path| is_file(path)).collect();
-        return match files.as_slice() {
-            [one] => Ok(text(one)),
-            [] => Err(format!("KUBECONFIG={}: no such file; correct it, or set --kubeconfig", list.display())),
-            _ => Err(format!(
-                "KUBECONFIG={} names several files; set --kubeconfig to one (kubectl config view --flatten --minify merges them)",
-                list.display()
-            )),
-        };
+        let files: Vec<String> =
+            std::env::split_paths(&list).filter(|path| is_file(path)).map(|path| text(&path)).collect();
+        let error = || format!("KUBECONFIG={}: no such file; correct it, or set --kubeconfig", list.display());
+        return if files.is_empty() { Err(error()) } else { Ok(files) };
     }
     let home = variable("HOME").map(|home| Path::new(&home).join(".kube/config"));
-    Ok(home.filter(|path| is_file(path)).map(|path| text(&path)).unwrap_or_default())
+    Ok(home.filter(|path| is_file(path)).map(|path| text(&path)).into_iter().collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)], files: &[&str]) -> Result<String, String> {
+    fn found(variables: &[(&str, &str)], files: &[&str]) -> Result<Vec<String>, String> {
         let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         find(variable, |path| files.iter().any(|file| path == Path::new(file)))
     }
@@ -135,11 +135,13 @@ mod tests {
     #[test]
     fn the_variable_comes_before_the_file_in_the_home_folder() {
         let (home, both) = (("HOME", "/home/me"), ["/home/me/.kube/config", "/x"]);
-        assert_eq!(found(&[home, ("KUBECONFIG", "/x")], &both).as_deref(), Ok("/x"));
-        assert_eq!(found(&[home, ("KUBECONFIG", "")], &both).as_deref(), Ok("/home/me/.kube/config"));
-        assert_eq!(found(&[home, ("KUBECONFIG", "/gone:/x:")], &both).as_deref(), Ok("/x"));
-        assert_eq!(found(&[home], &["/x"]).as_deref(), Ok(""), "in a pod");
-        assert_eq!(found(&[], &[]).as_deref(), Ok(""));
+        let of = |variables: &[(&str, &str)], files: &[&str]| found(variables, files).unwrap().join(" ");
+        assert_eq!(of(&[home, ("KUBECONFIG", "/x")], &both), "/x");
+        assert_eq!(of(&[home, ("KUBECONFIG", "")], &both), "/home/me/.kube/config");
+        assert_eq!(of(&[home, ("KUBECONFIG", "/gone:/x:")], &both), "/x");
+        assert_eq!(of(&[("KUBECONFIG", "/y:/x")], &["/x", "/y"]), "/y /x");
+        assert_eq!(of(&[home], &["/x"]), "", "in a pod");
+        assert_eq!(of(&[], &[]), "");
     }
 
     #[test]
@@ -152,9 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_without_a_file_or_with_several_is_an_error() {
-        let error = |list, files: &[&str]| found(&[("KUBECONFIG", list)], files).unwrap_err();
-        assert!(error("/gone", &[]).starts_with("KUBECONFIG=/gone: no such file"));
-        assert!(error("/x:/y", &["/x", "/y"]).contains("names several files; set --kubeconfig to one"));
+    fn a_variable_without_a_file_is_an_error() {
+        let error = found(&[("KUBECONFIG", "/gone")], &[]).unwrap_err();
+        assert!(error.starts_with("KUBECONFIG=/gone: no such file"), "{error}");
     }
 }

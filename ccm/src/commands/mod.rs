@@ -148,6 +148,20 @@ pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked
     }
 }
 
+/// What `kubectl ccm` without a command does.
+pub(crate) fn without_command(program: &Program, args: &[OsString]) -> Result<Asked, Failure> {
+    match parse::parse(program, args.iter().cloned())? {
+        parse::Asked::Print(text) => Ok(Asked::Print(text)),
+        parse::Asked::Run(_) if args.len() <= 1 => help_of(program, None),
+        parse::Asked::Run(_) => {
+            let text = "which command? The controllers run in the cluster, or as `ccm` with these flags";
+            Err(Failure::error(text).with_usage(format!("See `{} --help`.", program.name)))
+        }
+    }
+}
+
+pub(crate) use complete::of_kubectl as completion_of_kubectl;
+
 fn similar(name: &str) -> Option<&'static str> {
     nearest(name, &summaries().map(|(name, _)| name).collect::<Vec<_>>())
 }
@@ -251,14 +265,14 @@ pub(crate) fn print(text: &str) {
     drop(deliver(text));
 }
 
-/// Prints a result that must be complete: a full disk is an error. A reader that closes the pipe early is not.
-pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
+/// Prints a result that must be complete: a full disk is an error. A reader that closes the pipe early is not; the answer
+/// is whether there still is a reader.
+pub(crate) fn deliver(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::error(format!("the result could not be written to stdout: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::error(format!("the result could not be written to stdout: {error}"))),
     }
 }
 

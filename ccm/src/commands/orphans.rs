@@ -19,7 +19,7 @@ use super::output::{self, Color, Format, Output, counted, flat};
 use super::previewed::step_text;
 use super::progress::Progress;
 use super::world::{Objects, World};
-use super::{Call, Command, SECTION};
+use super::{Call, Command, SECTION, kubeconfig};
 use crate::exit::{Failure, Verdict};
 
 const DELETE: Flag = Flag::new(
@@ -66,6 +66,12 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if !ask && !delete {
             return Err(Failure::error("--yes is about --delete, which is not given"));
         }
+        if let Some(namespace) = kubeconfig::namespace_asked(&call.values) {
+            return Err(Failure::error(format!(
+                "--namespace={namespace}: orphans looks for the leftovers of the whole cluster, and --delete deletes all of them; \
+                 leave it out"
+            )));
+        }
         let hunt = Hunt::begin(&call).await?;
         let orphans = hunt.find().await?;
         if !delete {
@@ -92,7 +98,7 @@ struct Hunt {
 impl Hunt {
     async fn begin(call: &Call) -> Result<Self, Failure> {
         let gone = call.values.bool(GONE.name);
-        for server in ["kubeconfig", "master"] {
+        for server in ["kubeconfig", "master", "context", "as"] {
             let value = call.values.text(server);
             if gone && !value.is_empty() {
                 return Err(Failure::error(format!(
@@ -151,7 +157,9 @@ impl Hunt {
         match document {
             true if ask => super::eprint(plan(&doomed, &kept, output).trim_end()),
             true => {}
-            false => super::deliver(&plan(&doomed, &kept, output))?,
+            false => {
+                super::deliver(&plan(&doomed, &kept, output))?;
+            }
         }
         if doomed.is_empty() {
             return end(&[], &kept, output);

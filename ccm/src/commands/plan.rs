@@ -44,7 +44,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let path = call.values.text(FROM_SNAPSHOT.name);
         if call.values.given(FROM_SNAPSHOT.name) {
             let previewed = snapshot::replay(&call, &path, &scope).await?;
-            return report(&previewed.in_namespace(&call.values), call.output);
+            return report(&previewed.in_namespace(&scope, &call.values), call.output);
         }
         let previewed = {
             let progress = Progress::at("reading the flags");
@@ -52,7 +52,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             world.check(&scope)?;
             world.plan(&scope, &progress).await?
         };
-        report(&previewed.in_namespace(&call.values), call.output)
+        report(&previewed.in_namespace(&scope, &call.values), call.output)
     }
     .boxed()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ccm_controllers::preview::{Scope, Unplanned};
+use ccm_controllers::service::SERVICES;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{Plan, Risk, Step, Verb};
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
     let asked = match scope {
         Scope::All => return true,
         Scope::Node(name) => format!("node {name}"),
+        // What stops the whole controller stops each Service.
+        Scope::Service(_) if subject == SERVICES => return true,
         Scope::Service(key) => format!("service {key}"),
         Scope::Routes => "routes".to_owned(),
     };
@@ -51,13 +54,15 @@ impl Previewed {
         self.sorted()
     }
 
-    /// Keeps only the Services of `--namespace`, if it is given.
-    pub(super) fn in_namespace(mut self, values: &FlagValues) -> Self {
-        let Some(namespace) = kubeconfig::namespace_asked(values) else { return self };
+    /// Keeps only the Services of `--namespace`, if it is given and no object is.
+    pub(super) fn in_namespace(mut self, scope: &Scope, values: &FlagValues) -> Self {
+        let namespace = kubeconfig::namespace_asked(values).filter(|_| *scope == Scope::All);
+        let Some(namespace) = namespace else { return self };
         let start = format!("service {namespace}/");
-        self.plans.retain(|plan| plan.subject.starts_with(&start));
-        self.unplanned.retain(|unplanned| unplanned.subject.starts_with(&start));
-        self.warnings.retain(|warning| warning.subject.starts_with(&start));
+        let concerns = |subject: &str| subject == SERVICES || subject.starts_with(&start);
+        self.plans.retain(|plan| concerns(&plan.subject));
+        self.unplanned.retain(|unplanned| concerns(&unplanned.subject));
+        self.warnings.retain(|warning| concerns(&warning.subject));
         self
     }
 
@@ -205,4 +210,28 @@ pub(super) fn json(previewed: &Previewed) -> Value {
             .map(|(controller, reason)| json!({"controller": controller, "reason": reason}))
             .collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_runtime::SyncError;
+
+    use super::*;
+
+    #[test]
+    fn what_stops_the_controller_stops_each_service() {
+        let of = |subject: &str| {
+            let error = SyncError::Terminal("cannot list endpointslices".into());
+            Previewed { unplanned: vec![Unplanned { subject: subject.into(), error }], ..Previewed::default() }
+        };
+        let web = Scope::Service(ccm_provider::ServiceKey { namespace: "shop".into(), name: "web".into() });
+        assert_eq!(of(SERVICES).within(&web).unplanned.len(), 1);
+        assert_eq!(of("service shop/api").within(&web).unplanned.len(), 0);
+        assert_eq!(of(SERVICES).within(&Scope::Node("a".into())).unplanned.len(), 0);
+        let mut values = FlagValues::default();
+        values.insert("namespace", vec!["shop".to_owned()], true);
+        let kept = |scope: &Scope, subject: &str| of(subject).in_namespace(scope, &values).unplanned.len();
+        assert_eq!((kept(&Scope::All, SERVICES), kept(&Scope::All, "node a")), (1, 0));
+        assert_eq!(kept(&Scope::Node("a".into()), "node a"), 1, "the namespace is that of Services");
+    }
 }

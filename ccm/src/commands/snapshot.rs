@@ -103,7 +103,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 }
 
 fn write(path: &str, text: &str) -> Result<(), Failure> {
-    if file::is_stdout(path) { super::deliver(text) } else { file::write(path, text) }
+    if file::is_stdout(path) { super::deliver(text).map(drop) } else { file::write(path, text) }
 }
 
 /// The pass of `ccm plan`, with all answers recorded.

@@ -22,7 +22,11 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
     };
     let commands: String = program.commands.iter().map(line).collect();
     let name = program.name;
-    let hint = format!("Without a command, {name} runs the controllers. `{name} COMMAND --help` describes a command.");
+    let runs = match name.starts_with("kubectl ") {
+        true => String::new(),
+        false => format!("Without a command, {name} runs the controllers. "),
+    };
+    let hint = format!("{runs}`{name} COMMAND --help` describes a command.");
     let hint = wrap(&hint, 0, width.unwrap_or_default());
     format!("{about}\n\nCommands:\n{commands}\n{hint}\n\n{}", usage(program, width))
 }

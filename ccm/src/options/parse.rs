@@ -270,7 +270,7 @@ impl<'a> Line<'a> {
 type Next<'a> = dyn FnMut() -> Result<Option<String>, String> + 'a;
 
 /// The value of a flag given without one; `None` if it requires one.
-fn bare(kind: Kind) -> Option<&'static str> {
+pub(crate) fn bare(kind: Kind) -> Option<&'static str> {
     matches!(kind, Kind::Bool | Kind::Version).then_some("true")
 }
 

@@ -1,9 +1,10 @@
 //! Arguments and exit codes.
 
+use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::process::run;
+use crate::process::{Ended, ended, run};
 
 #[test]
 fn help_lists_the_sections_and_ends_with_0() {
@@ -186,4 +187,42 @@ fn a_reader_of_the_help_may_stop_reading() {
     drop(reader);
     let output = Command::new(env!("CARGO_BIN_EXE_ccm")).arg("--help").stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}
+
+/// The program under the name by which kubectl runs it.
+fn called(name: &str, words: &[&str]) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(name);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ccm"), &program).unwrap();
+    ended(Command::new(program).args(words).output().unwrap())
+}
+
+#[test]
+fn the_plugin_without_a_command_runs_no_controllers() {
+    let help = called("kubectl-ccm", &[]);
+    assert_eq!(help.code, Some(0), "{}", help.stderr);
+    assert!(help.stdout.contains("kubectl ccm COMMAND --help"), "{}", help.stdout);
+    assert!(!help.stdout.contains("runs the controllers"), "{}", help.stdout);
+    let refused = called("kubectl-ccm", &["--cloud-provider=fake", "--kubeconfig=/nonexistent"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    refused.reports(&["which command? The controllers run in the cluster, or as `ccm` with these flags"]);
+}
+
+#[test]
+fn kubectl_completes_the_commands_and_flags_of_the_plugin() {
+    assert_eq!(called("kubectl_complete-ccm", &["ex"]).stdout, "explain\n:4\n");
+    let flags = called("kubectl_complete-ccm", &["explain", "svc/web", "--lead"]).stdout;
+    assert_eq!(flags, "--leader\n--leader-ca\n--leader-insecure\n:4\n");
+}
+
+#[test]
+fn bash_completes_the_program_and_the_plugin() {
+    for name in ["ccm", "kubectl-ccm"] {
+        let script = called(name, &["completion", "bash"]).stdout;
+        let words = format!("COMP_WORDS=({name} pl) COMP_CWORD=1; _{name}_objects {name} pl {name}");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(file, "{script}\n{words}; echo \"${{COMPREPLY[@]}}\"").unwrap();
+        let completed = ended(Command::new("bash").arg(file.path()).output().unwrap());
+        assert_eq!((&*completed.stdout, &*completed.stderr), ("plan\n", ""), "{name}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::process::{Ended, refused, run, run_with};
 
 #[test]
 fn flags_that_contradict_each_other_are_refused_with_the_fix() {
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 7] = [
         (&["x"], "orphans takes no arguments, got \"x\""),
         (&["--yes"], "--yes is about --delete, which is not given"),
         (
@@ -16,6 +16,11 @@ fn flags_that_contradict_each_other_are_refused_with_the_fix() {
             "--cluster-is-gone and --kubeconfig=/etc/k contradict each other",
         ),
         (&["--cluster-is-gone", "--master=https://a"], "as long as there is an API server to ask, else --master"),
+        (&["--cluster-is-gone", "--context=prod"], "--cluster-is-gone and --context=prod contradict each other"),
+        (
+            &["-n", "shop", "--delete", "--yes"],
+            "--namespace=shop: orphans looks for the leftovers of the whole cluster",
+        ),
         (&["--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("orphans", &["--cloud-provider=fake"], &rows);

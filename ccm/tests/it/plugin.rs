@@ -51,6 +51,14 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
         "--cloud-provider=NAME",
     ]);
 
+    scene.run_pod("ccm-0", &["--cloud-provider=fake", "--cluster-name=$(NAME)"]).await;
+    let unknown = scene.kubectl_ccm(&["plan"]);
+    assert_eq!(unknown.code, Some(1), "{}", unknown.stdout);
+    unknown.reports(&["pod ccm-0 has --cluster-name=$(NAME), with a variable whose value is not in the pod's"]);
+    assert_ne!(scene.kubectl_ccm(&["plan", "--cluster-name=one"]).code, Some(1));
+    let path = "/api/v1/namespaces/kube-system/pods/ccm-0?gracePeriodSeconds=0";
+    scene.bed.request("DELETE", path, &scene.bed.token, None).await.unwrap();
+
     let config = "interfaces: {loadBalancer: false}\nunlisted: error\n";
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"cloud.yaml": config}});
     create(&scene.bed, "/api/v1/namespaces/kube-system/secrets", secret).await;
@@ -80,6 +88,11 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
     scene.bed.service_account_token("kube-system", "default").await.unwrap();
     scene.run_pod("ccm-a", &["--cloud-provider=fake", "--cluster-name=one"]).await;
     let words = ["explain", "svc/web", "--in-cluster", "--cluster-name=two"];
+    // The namespace of the context.
+    let text = std::fs::read_to_string(scene.bed.kubeconfig()).unwrap();
+    let mut kubeconfig: Value = serde_json::from_str(&text).unwrap();
+    kubeconfig["contexts"][0]["context"]["namespace"] = json!("shop");
+    std::fs::write(scene.path("shop.json"), kubeconfig.to_string()).unwrap();
     let mut log = scene.bed.audit();
 
     let without = ended(scene.plugin(&words).env("PATH", scene.path("")).output().unwrap());
@@ -88,13 +101,19 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
     let with_kubectl = |command: &mut Command| {
         ended(command.env("PATH", kubectl.parent().unwrap()).env("HOME", scene.path("")).output().unwrap())
     };
-    let refused = with_kubectl(&mut scene.plugin(&words));
+    let refused = with_kubectl(scene.plugin(&words).env("KUBECONFIG", scene.path("shop.json")));
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     refused.reports(&["does not have a host assigned", "and that pod ccm-a runs"]);
     let asked = log.read().unwrap();
     let asked: Vec<&str> = asked.iter().map(|entry| &*entry.request_uri).filter(|uri| uri.contains("/exec?")).collect();
-    let command =
-        ["%2Fccm", "explain", "svc%2Fweb", "--cloud-provider%3Dfake", "--cluster-name%3Done", "--cluster-name%3Dtwo"];
+    let command = [
+        "%2Fccm",
+        "explain",
+        "service%2Fshop%2Fweb",
+        "--cloud-provider%3Dfake",
+        "--cluster-name%3Done",
+        "--cluster-name%3Dtwo",
+    ];
     let command: String = command.iter().map(|word| format!("command={word}&")).collect();
     let expected =
         format!("/api/v1/namespaces/kube-system/pods/ccm-a/exec?{command}container=ccm&stderr=true&stdout=true");
@@ -137,6 +156,8 @@ async fn check_lists_what_is_fine_and_what_is_not() {
     let names = scene.ccm(&["plan", "-o", "name"]);
     assert_eq!(names.stdout, "node/fresh\nservice/default/web\n");
     assert_eq!(scene.ccm(&["plan", "-o", "name", "-n", "default"]).stdout, "service/default/web\n");
+    // The namespace is that of Services.
+    assert_eq!(scene.ccm(&["plan", "node/fresh", "-o", "name", "-n", "default"]).stdout, "node/fresh\n");
     let elsewhere = scene.ccm(&["plan", "-n", "elsewhere"]);
     assert_eq!(elsewhere.code, Some(0), "{}", elsewhere.stdout);
     assert!(elsewhere.stdout.ends_with("Nothing would be written.\n"), "{}", elsewhere.stdout);

@@ -48,6 +48,8 @@ pub const NAME: &str = "service-lb-controller";
 /// Component of its events.
 pub const COMPONENT: &str = "service-controller";
 /// RBAC permissions of this controller, without events and the shared stores.
+/// The subject of what stops the reconciliation of every Service.
+pub const SERVICES: &str = "services";
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "services/status", &["patch"], "address of the load balancer, and the finalizer"),
     Permission::new("", "services", &["get"], "check that a Service is gone before its load balancer is deleted")
@@ -241,7 +243,7 @@ pub fn preview(
                 let controller = ServiceController::new(shared, balancer, related, events, config);
                 preview::sync_once(&controller, keys).await
             }
-            Err(error) => vec![Unplanned { subject: "services".into(), error: SyncError::Retry(error) }],
+            Err(error) => vec![Unplanned { subject: SERVICES.into(), error: SyncError::Retry(error) }],
         }
     }))
 }

@@ -101,28 +101,47 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let watch = call.values.bool(WATCH.name);
         let mut printed = String::new();
         loop {
-            let story = look(&call, &scope, leader.as_ref()).await?;
-            let text = report::print(&story, call.output);
-            // While the state stays, its ages change.
-            let state = story.conclusion();
-            if printed != state {
-                super::deliver(&text)?;
-            }
+            let looked = look(&call, &scope, leader.as_ref()).await;
+            let (state, text, verdict) = match looked {
+                Ok(story) => (ageless(&story.conclusion()), report::print(&story, call.output), Some(story.verdict())),
+                // The object was there: the API server may answer again.
+                Err(Unseen::Cluster(failure)) if !printed.is_empty() => {
+                    super::eprint(&format!("{}; looking again in {}s", failure.message, AGAIN.as_secs()));
+                    (printed.clone(), String::new(), None)
+                }
+                Err(Unseen::Cluster(failure) | Unseen::Object(failure)) => return Err(failure),
+            };
+            let reader_is_there = printed == state || super::deliver(&text)?;
             printed = state;
-            if !watch || story.verdict() == Verdict::Clean {
-                return Ok(story.verdict());
+            match verdict {
+                Some(verdict) if !watch || verdict == Verdict::Clean || !reader_is_there => return Ok(verdict),
+                _ => tokio::time::sleep(AGAIN).await,
             }
-            tokio::time::sleep(AGAIN).await;
         }
     }
     .boxed()
 }
 
-async fn look(call: &Call, scope: &Scope, leader: Option<&Leader>) -> Result<Story, Failure> {
+/// Why nothing can be explained.
+enum Unseen {
+    /// The cluster or the provider cannot be reached.
+    Cluster(Failure),
+    /// The object does not exist, or cannot be explained.
+    Object(Failure),
+}
+
+async fn look(call: &Call, scope: &Scope, leader: Option<&Leader>) -> Result<Story, Unseen> {
     let progress = Progress::at("reading the flags");
-    let world = World::open(call, &progress).await?;
-    world.check(scope)?;
-    collect(call, &world, scope, leader, &progress).await
+    let world = World::open(call, &progress).await.map_err(Unseen::Cluster)?;
+    world.check(scope).map_err(Unseen::Object)?;
+    collect(call, &world, scope, leader, &progress).await.map_err(Unseen::Object)
+}
+
+/// The text without its ages, which change while the state stays.
+fn ageless(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_age = |at: usize| words.get(at + 1).is_some_and(|next| next.starts_with("ago"));
+    words.iter().enumerate().filter(|(at, _)| !is_age(*at)).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
 /// Reads everything, nearest to the object first, and collects the facts.

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::process::Command;
 
+use ccm_controllers::preview::Scope;
+use ccm_provider::flag::FlagValues;
 use ccm_provider::{CloudConfig, SecretKey};
 use ccm_runtime::client::Call as Request;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
@@ -11,7 +13,7 @@ use ccm_runtime::{Client, election};
 
 use super::objects::{ConfigMap, Container, Item, Pod};
 use super::running::{self, Component};
-use crate::commands::{Call, kubeconfig, page};
+use crate::commands::{Call, kubeconfig, page, target};
 use crate::exit::{Failure, Verdict};
 use crate::flags::value;
 use crate::options::parse;
@@ -32,8 +34,7 @@ struct Installed {
 pub(in crate::commands) async fn take_flags(call: &mut Call) -> Result<(), Failure> {
     let client = kubeconfig::client(call).await?;
     let found = only_one(find(&client).await?)?;
-    let args = found.args.iter().map(OsString::from);
-    let (theirs, _) = parse::read_on(&call.program.flags, args);
+    let theirs = flags(call, &found)?;
     let given = |name: &str| theirs.given(name) && !call.values.given(name);
     let path = theirs.text(CONFIG);
     let config = if given(CONFIG) && !path.is_empty() { Some(config(&client, &found, &path).await?) } else { None };
@@ -47,6 +48,26 @@ pub(in crate::commands) async fn take_flags(call: &mut Call) -> Result<(), Failu
     }
     call.config = config;
     Ok(())
+}
+
+/// The flags of the installation.
+///
+/// # Errors
+///
+/// A value is only known in the pod: a variable of its environment that comes from elsewhere.
+fn flags(call: &Call, found: &Installed) -> Result<FlagValues, Failure> {
+    let (theirs, _) = parse::read_on(&call.program.flags, found.args.iter().map(OsString::from));
+    let unknown = theirs.iter().find(|(name, values)| {
+        theirs.given(name) && !call.values.given(name) && values.iter().any(|value| value.contains("$("))
+    });
+    match unknown {
+        None => Ok(theirs),
+        Some((name, values)) => Err(Failure::error(format!(
+            "pod {} has --{name}={}, with a variable whose value is not in the pod's specification: add --{name}=VALUE",
+            found.pod.metadata.name,
+            values.join(",")
+        ))),
+    }
 }
 
 /// Whether a flag makes sense in the pod only: its way to the API server, and its files.
@@ -159,20 +180,20 @@ async fn config(client: &Client, found: &Installed, path: &str) -> Result<CloudC
 /// Runs the command in the pod of the leader, with kubectl.
 pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Result<Verdict, Failure> {
     let client = kubeconfig::client(call).await?;
-    let found = find(&client).await?;
-    let name = call.values.text("leader-elect-resource-name");
-    let seen = election::look(&client, SYSTEM_NAMESPACE, &name).await.ok().flatten();
-    let holder = seen.map(|seen| seen.holder).unwrap_or_default();
+    let mut found = find(&client).await?;
+    let holder = match found.first() {
+        Some(first) => holder(&client, call, &flags(call, first)?).await,
+        None => String::new(),
+    };
     let is_leader = |installed: &Installed| {
         let names = [&installed.pod.metadata.name, &installed.pod.spec.node_name];
         names.iter().any(|name| holder.strip_prefix(&***name).is_some_and(|rest| rest.starts_with('_')))
     };
-    let leader = found.iter().position(is_leader);
-    let mut found = found;
-    let installed = match leader {
+    let installed = match found.iter().position(is_leader) {
         Some(at) => found.swap_remove(at),
         None => only_one(found)?,
     };
+    flags(call, &installed)?;
     let args = kubectl(call, command, &installed);
     let (namespace, pod) = (&installed.pod.metadata.namespace, &installed.pod.metadata.name);
     let ended = tokio::task::spawn_blocking(move || Command::new("kubectl").args(args).status()).await;
@@ -189,6 +210,14 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
     }
 }
 
+/// The holder of the lease of the installation; empty if there is none, or if it cannot be read.
+async fn holder(client: &Client, call: &Call, theirs: &FlagValues) -> String {
+    let of = |name: &str| if call.values.given(name) { call.values.text(name) } else { theirs.text(name) };
+    let (namespace, name) = (of("leader-elect-resource-namespace"), of("leader-elect-resource-name"));
+    let seen = election::look(client, &namespace, &name).await.ok().flatten();
+    seen.map(|seen| seen.holder).unwrap_or_default()
+}
+
 /// The arguments of kubectl: the program with its own arguments, and then those of the user, which win.
 fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
     let Installed { pod, container, args } = installed;
@@ -200,11 +229,23 @@ fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
     };
     let (reach, own): (Vec<_>, Vec<_>) =
         call.values.iter().filter(|(name, _)| given(name)).partition(|(name, _)| kubeconfig::REACH.contains(name));
-    let mut all: Vec<String> = reach.into_iter().map(flag).collect();
+    // kubectl does not split such a value.
+    let each = |(name, values): (&'static str, &[String])| {
+        values.iter().map(|value| format!("--{name}={value}")).collect::<Vec<String>>()
+    };
+    let mut all: Vec<String> = reach.into_iter().flat_map(each).collect();
     let program = container.command.first().filter(|path| path.starts_with('/')).map_or("/ccm", String::as_str);
-    all.extend(["exec", "-n", &pod.metadata.namespace, &pod.metadata.name, "-c", &container.name].map(str::to_owned));
+    // The pod has no kubeconfig with the namespace of the context.
+    let words = match target::scope(&call.words, &call.values) {
+        Ok(Scope::Service(service)) => vec![format!("service/{service}")],
+        _ => call.words.clone(),
+    };
+    // `orphans --delete` asks.
+    let stdin = call.values.given("delete").then(|| "-i".to_owned());
+    all.extend(["exec".to_owned()].into_iter().chain(stdin));
+    all.extend(["-n", &pod.metadata.namespace, &pod.metadata.name, "-c", &container.name].map(str::to_owned));
     all.extend(["--", program, command].map(str::to_owned));
-    all.extend(call.words.iter().chain(args).cloned());
+    all.extend(words.iter().chain(args).cloned());
     all.extend(own.into_iter().map(flag));
     all
 }

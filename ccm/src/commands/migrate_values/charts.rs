@@ -39,7 +39,8 @@ pub(super) const CHARTS: [Chart; 3] = [
     Chart {
         name: "aws",
         about: "the chart of cloud-provider-aws (0.0.11)",
-        defaults: r#"{"args": ["--v=2", "--cloud-provider=aws"], "serviceAccountName": "cloud-controller-manager"}"#,
+        defaults: r#"{"args": ["--v=2", "--cloud-provider=aws"], "serviceAccountName": "cloud-controller-manager",
+            "hostNetworking": false}"#,
         rows: &[
             ("namespace", Open("give it to helm: --namespace")),
             ("args", With(arguments)),
@@ -70,7 +71,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("extraVolumeMounts", As("extraVolumeMounts")),
             ("hostNetworking", As("hostNetwork")),
         ],
-        last: routes,
+        last: aws,
     },
     Chart {
         name: "azure",
@@ -168,6 +169,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("secret.create", Nothing("see cloudConfig")),
             ("secret.name", Nothing("see cloudConfig")),
             ("logVerbosityLevel", Flag("v")),
+            ("cloudConfigContents", Nothing("see cloudConfig")),
             ("cloudConfig.global", Nothing("see cloudConfig")),
             ("cloudConfig.networking", Nothing("see cloudConfig")),
             ("cloudConfig.loadBalancer", Nothing("see cloudConfig")),
@@ -195,9 +197,12 @@ fn arguments(converted: &mut Converted<'_>, key: &str, value: &Value) {
             |line: &str| line.strip_prefix('-').filter(|rest| rest.starts_with(' ')).unwrap_or(line).trim().to_owned();
         lines.map(item).map(|item| item.trim_matches(['"', '\'']).to_owned()).collect::<Vec<String>>()
     };
-    let all = value.as_array().map_or_else(in_text, |items| items.iter().map(text).collect());
-    for argument in all {
-        converted.argument(key, &argument);
+    let all: Vec<String> = value.as_array().map_or_else(in_text, |items| items.iter().map(text).collect());
+    let mut all = all.into_iter();
+    while let Some(argument) = all.next() {
+        // The value of a flag may be the next argument.
+        let value = if converted.wants_value(&argument) { all.next() } else { None };
+        converted.argument(key, &value.map_or(argument.clone(), |value| format!("{argument}={value}")));
     }
 }
 
@@ -280,8 +285,22 @@ fn routes(converted: &mut Converted<'_>, _values: &Value) {
     }
 }
 
+/// The Go programs serve at all addresses, this one at 127.0.0.1, which the kubelet does not reach in the network of pods.
+fn all_addresses(converted: &mut Converted<'_>) {
+    if !converted.values.contains_key("bindAddress") {
+        converted.set("bindAddress", "0.0.0.0".into());
+        converted.took("--bind-address (default)", "bindAddress");
+    }
+}
+
+fn aws(converted: &mut Converted<'_>, values: &Value) {
+    routes(converted, values);
+    all_addresses(converted);
+}
+
 fn azure(converted: &mut Converted<'_>, values: &Value) {
     routes(converted, values);
+    all_addresses(converted);
     converted.set("controllers", json!(["*", "-cloud-node"]));
     converted.set("serviceAccount.name", "cloud-controller-manager".into());
     converted.took("(fixed there) --controllers=*,-cloud-node", "controllers");
@@ -301,6 +320,11 @@ fn openstack(converted: &mut Converted<'_>, values: &Value) {
     if !is_on("create") {
         converted.set("cloudConfig.existingSecret", name.into());
         return converted.took("secret", "cloudConfig.existingSecret");
+    }
+    let contents = text(at(values, "cloudConfigContents"));
+    if !is_empty(at(values, "cloudConfigContents")) {
+        converted.set("cloudConfig.inline", contents.into());
+        return converted.took("cloudConfigContents", "cloudConfig.inline, a Secret named after the release");
     }
     if sections.as_object().is_none_or(|sections| sections.values().all(is_empty)) {
         return converted

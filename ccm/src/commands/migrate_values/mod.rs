@@ -5,7 +5,7 @@ mod charts;
 #[cfg(test)]
 mod tests;
 
-use ccm_provider::flag::{Flag, Kind};
+use ccm_provider::flag::{Flag, Kind, go_bool};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -14,6 +14,7 @@ use self::charts::{CHARTS, Chart, Take};
 use super::output::{Format, Output, flat, yaml};
 use super::{Call, Command, SECTION, lint};
 use crate::exit::{Failure, Verdict};
+use crate::options::parse;
 
 const FROM: Flag =
     Flag::new(SECTION, "from", Kind::Text, "", "The chart that the values are of: aws, azure or openstack.");
@@ -169,6 +170,15 @@ impl Converted<'_> {
         }
     }
 
+    /// Whether this argument is a flag whose value is the next argument.
+    fn wants_value(&self, argument: &str) -> bool {
+        let flag = self.flags.iter().find(|flag| match argument.strip_prefix("--") {
+            Some(name) => name.replace('_', "-") == flag.name,
+            None => flag.short.is_some_and(|short| argument == format!("-{short}")),
+        });
+        flag.is_some_and(|flag| parse::bare(flag.kind).is_none())
+    }
+
     /// An argument of the program: a value of its own in the chart, or one of `flags`.
     fn argument(&mut self, key: &str, argument: &str) {
         let place = format!("{key} {argument}");
@@ -216,7 +226,9 @@ impl Converted<'_> {
         let value = match ours {
             "controllers" => value.split(',').map(|name| Value::from(name.trim())).collect(),
             "verbosity" | "securePort" | "volumeWebhook.port" => value.parse::<u32>().map_or(value.into(), Value::from),
-            "routes.enabled" | "serviceAccountCredentials" | "leaderElection.migration" => (value == "true").into(),
+            "routes.enabled" | "serviceAccountCredentials" | "leaderElection.migration" => {
+                go_bool(value).map_or(value.into(), Value::from)
+            }
             _ => value.into(),
         };
         self.set(ours, value);

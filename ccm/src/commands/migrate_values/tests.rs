@@ -74,7 +74,7 @@ fn arguments_become_values_or_flags() {
     let wanted = json!({
         "cloudProvider": "aws", "verbosity": 4, "controllers": ["*", "-route"], "serviceAccountCredentials": true,
         "routes": {"enabled": true, "clusterCIDR": "10.0.0.0/16"}, "securePort": 10300,
-        "serviceAccount": {"name": "cloud-controller-manager"},
+        "serviceAccount": {"name": "cloud-controller-manager"}, "hostNetwork": false, "bindAddress": "0.0.0.0",
         "flags": {"node-monitor-period": "10s", "feature-gates": ["A=true", "B=true"]},
     });
     assert_eq!(values, wanted);
@@ -82,6 +82,36 @@ fn arguments_become_values_or_flags() {
     let given = json!({"args": ["--cluster-cidr=10.0.0.0/16", "--configure-cloud-routes=false"]});
     let (values, ..) = converted("aws", &given);
     assert_eq!(values["flags"]["cluster-cidr"], "10.0.0.0/16");
+}
+
+#[test]
+fn the_value_of_a_flag_may_be_the_next_argument() {
+    let args = [
+        "--cluster-name",
+        "prod",
+        "-v",
+        "3",
+        "--use_service_account_credentials",
+        "--configure-cloud-routes=T",
+        "--cluster-cidr=10.0.0.0/16",
+        "--bind-address=10.0.0.1",
+    ];
+    let (values, _, open) = converted("aws", &json!({"args": args, "hostNetworking": true}));
+    assert_eq!(open, [""; 0]);
+    let wanted = json!({
+        "cloudProvider": "aws", "clusterName": "prod", "verbosity": 3, "serviceAccountCredentials": true,
+        "routes": {"enabled": true, "clusterCIDR": "10.0.0.0/16"}, "hostNetwork": true, "bindAddress": "10.0.0.1",
+        "serviceAccount": {"name": "cloud-controller-manager"},
+    });
+    assert_eq!(values, wanted);
+}
+
+#[test]
+fn a_whole_file_of_openstack_comes_before_its_sections() {
+    let given = json!({"cloudConfigContents": "[Global]\nregion=a\n", "cloudConfig": {"global": {"region": "b"}}});
+    let (values, _, open) = converted("openstack", &given);
+    assert_eq!(values["cloudConfig"]["inline"], "[Global]\nregion=a\n");
+    assert_eq!(open, [""; 0]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use kube::config::{Context, KubeConfigOptions, Kubeconfig};
+use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::error::{ConnectError, chain};
 
@@ -24,6 +24,8 @@ pub struct ConnectOptions {
 /// Whom a command acts as, where, and how long it waits: the flags of kubectl. The manager has none of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
+    /// The other files of `$KUBECONFIG`. They add to the first one what it does not have.
+    pub more: Vec<String>,
     /// `--context`; empty for the current context of the kubeconfig.
     pub context: String,
     /// `--as`; empty for the user of the kubeconfig.
@@ -35,6 +37,12 @@ pub struct Access {
 }
 
 impl Access {
+    /// The kubeconfig at this path, merged with the others as kubectl merges them.
+    fn read(&self, path: &str) -> Result<Kubeconfig, KubeconfigError> {
+        let others = self.more.iter().map(Kubeconfig::read_from);
+        others.fold(Kubeconfig::read_from(path), |merged, other| merged?.merge(other?))
+    }
+
     /// The named context, or the current one.
     fn context<'a>(&self, file: &'a Kubeconfig) -> Option<&'a Context> {
         let name = match &*self.context {
@@ -47,7 +55,7 @@ impl Access {
 
 /// The namespace of the context; `None` if the kubeconfig cannot be read or names none.
 pub fn context_namespace(path: &str, access: &Access) -> Option<String> {
-    let file = Kubeconfig::read_from(path).ok()?;
+    let file = access.read(path).ok()?;
     access.context(&file)?.namespace.clone().filter(|namespace| !namespace.is_empty())
 }
 
@@ -154,7 +162,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
 
 async fn kubeconfig(path: &str, access: &Access) -> Result<(kube::Config, Option<String>), ConnectError> {
     let fail = |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason };
-    let file = Kubeconfig::read_from(path).map_err(|error| fail(read_error(&error)))?;
+    let file = access.read(path).map_err(|error| fail(read_error(&error)))?;
     if !access.context.is_empty() && access.context(&file).is_none() {
         let known: Vec<&str> = file.contexts.iter().map(|context| &*context.name).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -171,8 +179,7 @@ async fn kubeconfig(path: &str, access: &Access) -> Result<(kube::Config, Option
 }
 
 /// A parser's error may quote the lines around it, and with them a token.
-fn read_error(error: &kube::config::KubeconfigError) -> String {
-    use kube::config::KubeconfigError;
+fn read_error(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => format!("not a kubeconfig: error in line {}, column {}", at.line(), at.column()),
@@ -313,8 +320,13 @@ mod tests {
              contexts:\n- {name: a, context: {cluster: a, user: u}}\n\
              - {name: b, context: {cluster: b, user: u, namespace: shop}}\n";
         std::fs::write(&path, text).unwrap();
+        let other = path.with_extension("more");
+        let more = "current-context: d\nclusters: [{name: a, cluster: {server: 'https://x:9'}}]\n\
+             contexts: [{name: d, context: {cluster: a, user: u, namespace: docs}}]\n";
+        std::fs::write(&other, more).unwrap();
         let with = |context: &str| {
             let access = Access {
+                more: vec![other.display().to_string()],
                 context: context.to_owned(),
                 user: "jane".to_owned(),
                 groups: vec!["dev".to_owned()],
@@ -328,9 +340,14 @@ mod tests {
         assert_eq!(config.auth_info.impersonate_groups, Some(vec!["dev".to_owned()]));
         let namespace = |context| context_namespace(&with(context).kubeconfig, &with(context).access);
         assert_eq!((namespace("").as_deref(), namespace("b").as_deref()), (None, Some("shop")));
+        // The first of several files wins.
+        assert_eq!(namespace("d").as_deref(), Some("docs"));
+        let address = async |context: &str| load(&with(context)).await.ok().unwrap().config.cluster_url.to_string();
+        assert_eq!((&*address("").await, &*address("d").await), ("https://a:1/", "https://a:1/"));
         let error = load(&with("c")).await.err().unwrap().to_string();
         std::fs::remove_file(&path).unwrap();
-        assert!(error.ends_with("--context=c: no such context; it has a, b"), "{error}");
+        std::fs::remove_file(&other).unwrap();
+        assert!(error.ends_with("--context=c: no such context; it has a, b, d"), "{error}");
     }
 
     #[tokio::test]

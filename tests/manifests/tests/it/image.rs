@@ -68,8 +68,11 @@ fn the_toolchain_is_pinned_to_the_one_of_the_workspace() {
     let cargo = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
     let wanted = cargo.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap().trim_end_matches('"');
     assert!(toolchain == wanted || toolchain.starts_with(&format!("{wanted}.")), "{toolchain}, {wanted}");
+    let bases: Vec<&str> =
+        all.iter().filter_map(|i| i.rest.strip_prefix("BASE=").filter(|_| i.name == "ARG")).collect();
+    assert!(bases.len() == 1 && bases[0].contains("${RUST_VERSION}"), "{bases:?}");
     for from in all.iter().filter(|instruction| instruction.name == "FROM") {
-        assert!(from.rest.contains("${RUST_VERSION}") || from.rest == "scratch", "{}", from.rest);
+        assert!(from.rest.starts_with("${BASE} ") || from.rest == "scratch", "{}", from.rest);
     }
 }
 

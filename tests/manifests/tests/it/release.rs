@@ -94,6 +94,17 @@ fn a_release_without_addresses_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn changes_that_the_changelog_gives_to_no_version_stop_a_release() {
+    let Some(tree) = Tree::new() else { return };
+    let changelog = tree.path("tree/CHANGELOG.md");
+    let text = fs::read_to_string(&changelog).unwrap();
+    fs::write(&changelog, text.replacen("## 0.1.0", "## Unreleased\n\n- A change.\n\n## 0.1.0", 1)).unwrap();
+    tree.git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message=one"]);
+    let said = tree.release(&[]).unwrap_err();
+    assert!(said.contains("CHANGELOG.md has lines under '## Unreleased': move them to '## 0.1.0'"), "{said}");
+}
+
+#[test]
 fn the_files_of_a_release_name_its_image_and_its_repository() {
     let Some(tree) = Tree::new() else { return };
     let all = tree.path("all");

@@ -1,3 +1,4 @@
+use ccm_kit::inspect::replay::facts;
 use ccm_provider::{LoadBalancer as _, LoadBalancerExt as _, ServiceAction, ServiceWork};
 use serde_json::json;
 
