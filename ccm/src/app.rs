@@ -115,7 +115,7 @@ impl App {
         if is_completion || own == Some("kubectl-ccm") {
             (self.is_plugin, self.program.name) = (true, "kubectl ccm");
         }
-        let args = if is_completion { commands::completion_of_kubectl(args) } else { args };
+        let args = if is_completion { commands::completion_of_kubectl(&args) } else { args };
         let values = match commands::asked(&self.program, &args) {
             Some(asked) => return self.command(asked?),
             // A forgotten command must not start controllers on the machine of a user.

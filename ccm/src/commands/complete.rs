@@ -22,7 +22,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 /// The arguments of this program for those of `kubectl_complete-ccm`, which kubectl runs to complete the last word.
-pub(crate) fn of_kubectl(args: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn of_kubectl(args: &[OsString]) -> Vec<OsString> {
     let (own, words) = args.split_first().map_or((OsString::new(), &[][..]), |(own, words)| (own.clone(), words));
     [own, COMMAND.name.into(), "--".into()].into_iter().chain(words.iter().cloned()).collect()
 }

@@ -1,4 +1,3 @@
-use ccm_kit::inspect::replay::facts;
 use ccm_provider::{LoadBalancer as _, LoadBalancerExt as _, ServiceAction, ServiceWork};
 use serde_json::json;
 
