@@ -1,6 +1,7 @@
 //! Plans for Services without AWS: from recorded observations and settings.
 
 use ccm_kit::balancer::Engine;
+#[cfg(any(feature = "sdk", test))]
 pub(crate) use ccm_kit::inspect::replay::facts;
 use ccm_kit::inspect::replay::read;
 use ccm_provider::ProviderError;
