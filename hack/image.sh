@@ -26,8 +26,9 @@ build() {
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
 	# The paths of the Go programs and of go-runner: manifests that name one start this program.
 	local path
-	for path in cloud-controller-manager go-runner bin/aws-cloud-controller-manager bin/openstack-cloud-controller-manager \
-		usr/local/bin/cloud-controller-manager; do
+	for path in cloud-controller-manager go-runner usr/local/bin/cloud-controller-manager bin/aws-cloud-controller-manager \
+		bin/azure-cloud-controller-manager bin/gcp-cloud-controller-manager bin/openstack-cloud-controller-manager \
+		usr/bin/openstack-cloud-controller-manager; do
 		mkdir -p "$(dirname "$folder/$path")"
 		ln -sf /ccm "$folder/$path"
 	done

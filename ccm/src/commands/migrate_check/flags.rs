@@ -313,6 +313,11 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
     for line in deprecations(ours.program, &theirs) {
         checks.push(Check::good("flags", &*subject, line));
     }
+    if running.in_shell {
+        let text = "a shell script of the pod starts the program, and the image has no shell";
+        let fix = "with only the image replaced, replace command too: the path of the program, with the arguments of the script";
+        checks.push(Check::warning("flags", &*subject, text, fix));
+    }
     checks.extend(election(&subject, &theirs, ours.options));
     let differing = ours.program.flags.iter().filter(|flag| differs(flag, &theirs, &ours.options.values));
     checks.extend(differing.map(|flag| difference(&subject, flag, &theirs, ours)));

@@ -59,6 +59,8 @@ pub(super) struct Running {
     pub(super) tolerations: Vec<Toleration>,
     /// Started by a kubelet from a file: neither scheduled nor evicted.
     pub(super) is_static: bool,
+    /// Started by a script of the pod, which needs a shell in the image.
+    pub(super) in_shell: bool,
 }
 
 impl Running {
@@ -126,7 +128,7 @@ impl Found {
 }
 
 pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
-    let (component, args) = command_line(container)?;
+    let (component, args, in_shell) = command_line(container)?;
     let spec = &pod.spec;
     // The tolerations that the kubelet and controllers add do not differ between pods in a relevant way.
     Some(Running {
@@ -138,24 +140,25 @@ pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
         host_network: spec.host_network,
         tolerations: spec.tolerations.clone(),
         is_static: pod.metadata.owner_references.iter().any(|owner| owner.kind == "Node"),
+        in_shell,
     })
 }
 
-/// The program of a container and its arguments: by the name of the program, possibly behind a wrapper (`/go-runner`)
-/// or a shell; without a command, by the name of the image.
-fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
+/// The program of a container, its arguments, and whether a shell starts it: by the name of the program, possibly behind a
+/// wrapper (`/go-runner`) or a shell; without a command, by the name of the image.
+fn command_line(container: &Container) -> Option<(Component, Vec<String>, bool)> {
     let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
     let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();
     let words: Vec<String> = [command.as_slice(), args.as_slice()].concat();
     let may_be_program = |(at, word): (usize, &String)| at == 0 || at == command.len() || word.starts_with('/');
     let program = words.iter().enumerate().find_map(|(at, word)| {
         let component = Component::of_program(word).filter(|_| may_be_program((at, word)))?;
-        Some((component, words.get(at + 1..)?.to_vec()))
+        Some((component, words.get(at + 1..)?.to_vec(), false))
     });
-    let script = || words.iter().find_map(|word| in_script(word));
+    let script = || words.iter().find_map(|word| in_script(word)).map(|(component, args)| (component, args, true));
     let image = || {
         let component = Component::of_image(&container.image, &args).filter(|_| command.is_empty())?;
-        Some((component, args.clone()))
+        Some((component, args.clone(), false))
     };
     program.or_else(script).or_else(image)
 }
@@ -267,6 +270,14 @@ mod tests {
             let args = args.into_iter().map(str::to_owned).collect();
             assert_eq!(found(&json!([container.clone()])), [(component, args)], "{container}");
         }
+    }
+
+    #[test]
+    fn a_program_that_a_script_starts_needs_a_shell() {
+        let of = |container: Value| running(&json!([container]))[0].in_shell;
+        assert!(of(json!({"command": ["/bin/bash", "-c", "exec /bin/aws-cloud-controller-manager --v=2"]})));
+        assert!(!of(json!({"command": ["/bin/aws-cloud-controller-manager", "--v=2"]})));
+        assert!(!of(json!({"image": "example.com/ccm:v0.1.0", "args": ["--v=2"]})));
     }
 
     #[test]

@@ -11,9 +11,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
-use rustls_platform_verifier::BuilderVerifierExt;
 
-use super::environment::{bundle, roots};
+use super::environment::{HOST, bundle, of_host, roots};
 
 /// The prefix of errors about [`Tls::authorities_pem`]; errors about a file begin with its path in quotes.
 pub const PEM_TEXT: &str = "PEM text: ";
@@ -56,10 +55,14 @@ impl Tls<'_> {
                 let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
                 verifying(Some(Trusted::new(roots, pem.as_bytes(), &provider)?))?
             }
-            (_, None, None) => builder()?.with_platform_verifier().or_else(|error| {
-                tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
-                Ok::<_, String>(builder()?.with_root_certificates(RootCertStore::empty()))
-            })?,
+            (_, None, None) => {
+                let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+                let roots = of_host(&variable, HOST);
+                if roots.is_empty() {
+                    tracing::warn!("this host trusts no certificates: only plain HTTP will work");
+                }
+                builder()?.with_root_certificates(roots)
+            }
         };
         let mut config = self.authenticated(builder)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -155,6 +155,16 @@ const PODS: [Pod; 11] = [
     },
 ];
 
+/// Paths of the program in manifests that replace the entry point: those of OpenShift, HyperShift and KubeOne.
+const PATHS: [&str; 6] = [
+    "bin/aws-cloud-controller-manager",
+    "bin/azure-cloud-controller-manager",
+    "bin/gcp-cloud-controller-manager",
+    "bin/openstack-cloud-controller-manager",
+    "usr/bin/openstack-cloud-controller-manager",
+    "usr/local/bin/cloud-controller-manager",
+];
+
 /// The program in such a pod; killed when dropped.
 pub(super) struct Started {
     pod: &'static Pod,
@@ -167,12 +177,16 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
 }
 
+/// The paths that the script links to the program.
+fn linked(script: &str) -> impl Iterator<Item = &str> {
+    script.split_once("for path in ").unwrap().1.split_once("; do").unwrap().0.split_whitespace()
+}
+
 /// The folder of the image, with this program at all paths that `hack/image.sh` links.
 fn image(rig: &Rig, program: &str) -> PathBuf {
     let folder = rig.cloud.path("image");
     let script = file("hack/image.sh").replace("\\\n", " ");
-    let links = script.split_once("for path in ").unwrap().1.split_once("; do").unwrap().0;
-    for link in links.split_whitespace().chain(["ccm"]) {
+    for link in linked(&script).chain(["ccm"]) {
         let path = folder.join(link);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         if !path.exists() {
@@ -180,6 +194,15 @@ fn image(rig: &Rig, program: &str) -> PathBuf {
         }
     }
     folder
+}
+
+#[test]
+fn the_image_has_the_program_where_manifests_look_for_it() {
+    let script = file("hack/image.sh").replace("\\\n", " ");
+    let links: Vec<&str> = linked(&script).collect();
+    for path in PATHS {
+        assert!(links.contains(&path), "{path}: {links:?}");
+    }
 }
 
 impl Pod {
