@@ -15,6 +15,14 @@ use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{is_of_service, names_a_cluster, service_of};
 
+/// A permission that classic balancers do not need.
+const LISTS_TARGET_GROUPS: &str = "elasticloadbalancing:DescribeTargetGroups";
+
+/// Whether a finding is about a permission of the role.
+pub(crate) fn is_of_role(finding: &Finding) -> bool {
+    [READS_TAGS, LISTS_TARGET_GROUPS].contains(&&*finding.key)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The tags say so.
@@ -166,7 +174,7 @@ fn not_shown(desired: &Wanted) -> ProviderError {
 }
 
 /// A finding if names decide.
-pub(crate) fn without_tags(observed: &Observed) -> Option<Finding> {
+fn without_tags(observed: &Observed) -> Option<Finding> {
     let classic = observed.classic.iter().map(|found| &found.tags);
     let network = observed.network.iter().map(|found| &found.tags);
     let mut marks = classic.chain(network).chain(observed.target_groups().map(|found| &found.tags));
@@ -174,6 +182,16 @@ pub(crate) fn without_tags(observed: &Observed) -> Option<Finding> {
                 cluster that was restored from a backup would take those of the original. Add it to the policy of the \
                 role (manifests/aws/iam)";
     marks.any(|marks| *marks == Marks::Unread(Unread::Denied)).then(|| Finding::warning(READS_TAGS, text))
+}
+
+/// A finding for each permission that is missing and not needed.
+pub(crate) fn denied_reads(observed: &Observed) -> impl Iterator<Item = Finding> {
+    let groups = observed.target_groups_denied.then(|| {
+        let text = "not granted: target groups that a network load balancer of the same Service has left are not found. \
+                    Add it to the policy of the role (manifests/aws/iam) if there may be any";
+        Finding::warning(LISTS_TARGET_GROUPS, text)
+    });
+    without_tags(observed).into_iter().chain(groups)
 }
 
 /// The error of commands that need the tags.

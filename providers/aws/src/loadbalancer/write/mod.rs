@@ -214,6 +214,10 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     match (write, &answer) {
         (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
         (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write),
+        (
+            Write::Elb(ElbWrite::CreateLoadBalancer { balancer, tags, .. } | ElbWrite::AddTags { balancer, tags }),
+            Ok(_),
+        ) => reads.tagged(balancer, tags),
         (Write::Elb(ElbWrite::DeleteLoadBalancer { balancer }), Ok(_)) => reads.deleted(balancer),
         (Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }), Ok(_)) => reads.released(target_group),
         _ => {}

@@ -10,11 +10,13 @@ use crate::loadbalancer::observed;
 use crate::loadbalancer::step::{Kind, Step};
 use crate::loadbalancer::wanted::classic::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
 
-/// Adds the tags of the annotation that the balancer lacks; tags are never removed.
+/// Adds the tags of the annotation that the balancer lacks; tags are never removed. Where the role may not read tags,
+/// each process adds them once.
 pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Option<Step> {
     // Ownership tags are reserved; upstream filters them only on creation.
     let mut tags: Tags = context.env.ownership.user_tags(&context.classic.common.tags);
-    tags.retain(|key, value| existing.tags.get(key) != Some(value));
+    let known = existing.tags.read().unwrap_or(&existing.added_tags);
+    tags.retain(|key, value| known.get(key) != Some(value));
     if tags.is_empty() {
         return None;
     }
@@ -22,7 +24,7 @@ pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Optio
     let step = context.step(Verb::Update, "LoadBalancer", "the annotation names these tags", write);
     let step = step.part(Kind::Settings, "tags");
     let summary = |step: Step, (key, value): (String, String)| {
-        let before = existing.tags.get(&key).cloned();
+        let before = known.get(&key).cloned();
         step.change(format!("tag {key}"), before, Some(value))
     };
     Some(tags.into_iter().fold(step, summary))
