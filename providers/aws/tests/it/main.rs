@@ -16,6 +16,7 @@ mod mistakes;
 mod network;
 mod parts;
 mod permissions;
+mod ranges;
 mod security_groups;
 mod simulation;
 mod snapshot;
