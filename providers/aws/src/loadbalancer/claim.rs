@@ -142,7 +142,7 @@ fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
 /// The error if a balancer of the Service's name is not ours, or AWS does not show whose it is.
 pub(crate) fn check(desired: &Wanted, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
         claim if claim.is_ours() => Ok(()),
         _ => Err(not_tagged(desired, env, "delete it or the Service")),
     }
@@ -161,16 +161,23 @@ fn not_tagged(desired: &Wanted, env: &Env, otherwise: &str) -> ProviderError {
 /// (Upstream deletes by name alone.)
 pub(crate) fn check_deletion(desired: &Wanted, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
         Claim::Foreign if !marks.read().is_some_and(names_a_cluster) => Err(not_tagged(desired, env, "delete it")),
         claim => Ok(claim.is_ours()),
     }
 }
 
-/// The answer while AWS shows a balancer without its tags.
-fn not_shown(desired: &Wanted) -> ProviderError {
-    let reason = format!("AWS does not show the tags of load balancer {} yet", desired.name);
-    ProviderError::in_progress(reason, super::settling::AGAIN)
+fn balancer_not_shown(desired: &Wanted) -> ProviderError {
+    not_shown(&format!("load balancer {}", desired.name))
+}
+
+pub(crate) fn group_not_shown(found: &TargetGroup) -> ProviderError {
+    not_shown(&format!("target group {}", found.group.name))
+}
+
+/// The answer while AWS shows an object without its tags.
+fn not_shown(object: &str) -> ProviderError {
+    ProviderError::in_progress(format!("AWS does not show the tags of {object} yet"), super::settling::AGAIN)
 }
 
 /// A finding if names decide.

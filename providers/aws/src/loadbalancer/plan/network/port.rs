@@ -9,7 +9,7 @@ use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerSettings};
 use crate::client::{Id, Write};
-use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::observed::TargetGroup;
 use crate::loadbalancer::step::{Kind, Planned, Step};
 use crate::loadbalancer::wanted::Port;
@@ -159,11 +159,13 @@ impl<'a> PortPlan<'_, 'a> {
                 continue;
             }
             let Context { desired, observed, env, .. } = *self.context;
-            if claim::target_group(desired, observed, found, env).is_ours() {
-                let of = of.unwrap_or(&found.group.name);
-                self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));
-            } else {
-                self.planned.findings.push(kept(found));
+            match claim::target_group(desired, observed, found, env) {
+                Claim::Unread(Unread::NotShown) => self.planned.errors.push(claim::group_not_shown(found)),
+                claim if claim.is_ours() => {
+                    let of = of.unwrap_or(&found.group.name);
+                    self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));
+                }
+                _ => self.planned.findings.push(kept(found)),
             }
         }
     }
