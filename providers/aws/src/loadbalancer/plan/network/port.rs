@@ -122,10 +122,15 @@ impl<'a> PortPlan<'_, 'a> {
         let changes = differences(self.context, one, Some(listener));
         let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
         if !changes.is_empty() {
-            let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
+            let modify = |desired| ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired };
+            // If the TLS settings are refused, the listener moves without them.
+            let former = again(listener).filter(|_| moved && changes.len() > 1 && may_lead(listener, one.port));
+            let restore = former.map(|former| modify(ListenerSettings { target_group: one.chosen.id(), ..former }));
+            let write = modify(wanted(one));
             let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
             let summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
             let modify = with_changes(summary, changes).part(Kind::Frame, one.port.key());
+            let modify = Step { restore: restore.map(Write::ElbV2), ..modify };
             // Traffic does not move to a group without its targets.
             self.planned.steps.push(if moved { modify.needs(FILLED) } else { modify });
         }
@@ -190,6 +195,11 @@ fn again(listener: &Listener) -> Option<ListenerSettings> {
         ssl_policy: listener.ssl_policy.clone(),
         target_group: Id::Known(listener.target_group.clone()?),
     })
+}
+
+/// Whether a listener can forward to the group of a port with the protocol that it has.
+fn may_lead(listener: &Listener, port: &Port) -> bool {
+    listener.protocol == port.traffic_protocol || (&*listener.protocol, &*port.traffic_protocol) == ("TLS", "TCP")
 }
 
 const TARGET_GROUP: &str = "target group";
