@@ -19,6 +19,7 @@ mod parts;
 mod permissions;
 mod ranges;
 mod security_groups;
+mod settings;
 mod simulation;
 mod snapshot;
 mod tagging;

@@ -462,6 +462,10 @@ async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write()
         ("clb", &[("healthcheck-timeout", "20"), ("healthcheck-interval", "20")], "healthcheck-timeout"),
         ("clb", &[("healthcheck-unhealthy-threshold", "11")], "healthcheck-unhealthy-threshold"),
         ("clb", &[("connection-idle-timeout", "4001")], "connection-idle-timeout"),
+        ("nlb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
+        ("clb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
+        ("nlb", &[("additional-resource-tags", "aws:owner=me")], "additional-resource-tags"),
+        ("clb", &[("additional-resource-tags", "AWS:owner=me")], "additional-resource-tags"),
     ];
     let bed = Bed::start("");
     let process = bed.process().await;

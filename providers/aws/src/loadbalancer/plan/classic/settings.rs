@@ -40,11 +40,24 @@ fn defaults() -> Attributes {
 }
 
 /// Sends the attributes that differ; `None` is a new balancer. AWS returns more than is set here and fills in defaults,
-/// so only desired fields are compared, and the settings of a feature only while it is on.
-pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> Option<Step> {
+/// so only desired fields are compared, and the settings of a feature only while it is on. Logs fail alone: AWS refuses a
+/// bucket that it may not write to.
+pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> impl Iterator<Item = Step> {
+    let Attributes { access_log, connection_draining, idle_timeout, cross_zone } = context.classic.attributes.clone();
+    let logs = Attributes { access_log, ..Attributes::default() };
+    let others = Attributes { access_log: None, connection_draining, idle_timeout, cross_zone };
+    let steps = [(others, "attributes"), (logs, "access logs")];
+    steps.map(|(wanted, part)| some_attributes(context, found, &wanted, part)).into_iter().flatten()
+}
+
+fn some_attributes(
+    context: &Context<'_>,
+    found: Option<&Attributes>,
+    wanted: &Attributes,
+    part: &'static str,
+) -> Option<Step> {
     let defaults = defaults();
     let found = found.unwrap_or(&defaults);
-    let wanted = &context.classic.attributes;
     let mut changes = Vec::new();
     let mut differs = |mut part: Vec<Change>| {
         part.retain(|change| change.before != change.after);
@@ -67,7 +80,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     let write = ElbWrite::ModifyLoadBalancerAttributes { balancer: context.name(), attributes };
     let mut step = context.step(Verb::Update, "LoadBalancer", "its attributes differ from the annotations", write);
     step.summary.changes = changes;
-    Some(step.part(Kind::Settings, "attributes"))
+    Some(step.part(Kind::Settings, part))
 }
 
 fn field<T: ToString>(name: &'static str, before: Option<T>, after: Option<T>) -> Change {
