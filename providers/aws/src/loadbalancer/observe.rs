@@ -560,6 +560,10 @@ async fn others(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &
     }
     for balancer in present.into_iter().filter(is_ours) {
         let mut cidrs = BTreeSet::new();
+        if balancer.zones.is_empty() {
+            // Shown only in part: it may be in any subnet.
+            cidrs.extend(blocks.values().map(|cidr| (*cidr).to_owned()));
+        }
         for zone in &balancer.zones {
             match blocks.get(&*zone.subnet) {
                 Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),

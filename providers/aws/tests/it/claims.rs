@@ -423,6 +423,30 @@ async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
     assert_eq!(rules(&bed, &nodes), 0);
 }
 
+/// "Not shown" is not "none": it may be in any subnet.
+#[tokio::test]
+async fn a_health_rule_is_kept_for_a_balancer_that_is_shown_without_its_subnets() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let process = bed.process().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
+    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
+    bed.ensure(&*process, &one).await;
+    bed.ensure(&*process, &two).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    let name = two.default_load_balancer_name();
+    bed.aws.world(|world| {
+        let other = world.elbv2.balancers.values_mut().find(|balancer| balancer.name == name);
+        other.unwrap().subnets.clear();
+    });
+    bed.delete(&*process, &one).await;
+    let probes = bed.aws.world(|world| {
+        let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+        rules.iter().filter(|rule| rule.from == Some(10256)).count()
+    });
+    assert_eq!(probes, 2);
+}
+
 /// A balancer of another cluster opens its rules itself.
 #[tokio::test]
 async fn a_health_rule_is_not_kept_for_the_balancer_of_another_cluster() {
