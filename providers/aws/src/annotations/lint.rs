@@ -76,9 +76,8 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
         warn(ACCESS_LOG.row, format!("AWS refuses logs without a bucket; set {}", ACCESS_LOG_BUCKET.row.key));
     }
     if !network {
-        let interval = annotations.readable(&ACCESS_LOG_INTERVAL);
-        if interval.is_some_and(|minutes| ![5, 60].contains(&minutes)) {
-            warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60".to_owned());
+        if let Some(Finding { message, .. }) = log_interval(annotations) {
+            warn(ACCESS_LOG_INTERVAL.row, message);
         }
         if annotations.has(&DRAINING_TIMEOUT) && !on(&DRAINING) {
             warn(DRAINING_TIMEOUT.row, format!("nothing drains without {}: \"true\"", DRAINING.row.key));
@@ -159,6 +158,12 @@ fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     refused
         .map(|(key, least, most)| annotations.error(key.row, format!("AWS takes {least} to {most} on a {of}")))
         .collect()
+}
+
+/// A finding if AWS refuses the interval of access logs.
+fn log_interval(annotations: Annotations<'_>) -> Option<Finding> {
+    let minutes = annotations.readable(&ACCESS_LOG_INTERVAL).filter(|minutes| ![5, 60].contains(minutes));
+    minutes.map(|_| annotations.warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60"))
 }
 
 /// Addresses of a network balancer: one per subnet.
@@ -285,7 +290,9 @@ pub(crate) fn refused(
         }
     };
     let path = path(annotations).filter(|_| asks_path);
-    let found = limits(kind, annotations).into_iter().chain(timing).chain(path).find(is_sent)?;
+    let writes_logs = kind == Kind::Classic && annotations.readable(&ACCESS_LOG) == Some(true);
+    let interval = log_interval(annotations).filter(|_| writes_logs);
+    let found = limits(kind, annotations).into_iter().chain(timing).chain(path).chain(interval).find(is_sent)?;
     Some(Finding { severity: Severity::Error, ..found })
 }
 

@@ -446,6 +446,9 @@ type Settings = &'static [(&'static str, &'static str)];
 /// The kind of the balancer, its annotations, and the one that the error names.
 type Refused = (&'static str, Settings, &'static str);
 
+const LOGS_EVERY_MINUTE: Settings =
+    &[("access-log-enabled", "true"), ("access-log-s3-bucket-name", "logs"), ("access-log-emit-interval", "1")];
+
 /// A value that AWS refuses with the default of another setting is found before anything exists.
 #[tokio::test]
 async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write() {
@@ -462,6 +465,7 @@ async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write()
         ("clb", &[("healthcheck-timeout", "20"), ("healthcheck-interval", "20")], "healthcheck-timeout"),
         ("clb", &[("healthcheck-unhealthy-threshold", "11")], "healthcheck-unhealthy-threshold"),
         ("clb", &[("connection-idle-timeout", "4001")], "connection-idle-timeout"),
+        ("clb", LOGS_EVERY_MINUTE, "access-log-emit-interval"),
         ("nlb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
         ("clb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
         ("nlb", &[("additional-resource-tags", "aws:owner=me")], "additional-resource-tags"),
