@@ -48,7 +48,8 @@ pub(crate) const OPTIONAL: &[(&str, &str)] = &[
     ("ec2:ReplaceRoute", "a route of a former instance is deleted and created again"),
     (
         "elasticloadbalancing:DescribeTags",
-        "names decide which load balancers are this cluster's, with one Warning, and `ccm orphans` fails",
+        "names decide which load balancers are this cluster's, with one Warning, and `ccm orphans` fails; each process adds \
+         the tags of `additional-resource-tags` once",
     ),
 ];
 

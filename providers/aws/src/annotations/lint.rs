@@ -4,7 +4,7 @@ use ccm_kit::annotations::{BalancerKind, with_article};
 use ccm_kit::document::did_you_mean;
 use ccm_provider::source_ranges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{Finding, Service, Severity};
+use ccm_provider::{Finding, ProviderError, Service, Severity};
 
 use super::unknown::{Reader, unknown};
 use super::{
@@ -12,8 +12,9 @@ use super::{
     BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
     HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthProtocol,
     IDLE_TIMEOUT, INTERNAL, Key, Kind, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS,
-    SUBNETS, SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD,
+    SUBNETS, SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD, invalid,
 };
+use crate::client::Tags;
 use crate::ownership::Ownership;
 
 #[derive(Debug, Clone, Copy)]
@@ -75,9 +76,8 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
         warn(ACCESS_LOG.row, format!("AWS refuses logs without a bucket; set {}", ACCESS_LOG_BUCKET.row.key));
     }
     if !network {
-        let interval = annotations.readable(&ACCESS_LOG_INTERVAL);
-        if interval.is_some_and(|minutes| ![5, 60].contains(&minutes)) {
-            warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60".to_owned());
+        if let Some(Finding { message, .. }) = log_interval(annotations) {
+            warn(ACCESS_LOG_INTERVAL.row, message);
         }
         if annotations.has(&DRAINING_TIMEOUT) && !on(&DRAINING) {
             warn(DRAINING_TIMEOUT.row, format!("nothing drains without {}: \"true\"", DRAINING.row.key));
@@ -160,6 +160,12 @@ fn limits(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
         .collect()
 }
 
+/// A finding if AWS refuses the interval of access logs.
+fn log_interval(annotations: Annotations<'_>) -> Option<Finding> {
+    let minutes = annotations.readable(&ACCESS_LOG_INTERVAL).filter(|minutes| ![5, 60].contains(minutes));
+    minutes.map(|_| annotations.warn(ACCESS_LOG_INTERVAL.row, "AWS takes only 5 and 60"))
+}
+
 /// Addresses of a network balancer: one per subnet.
 fn one_per_subnet(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
     let count = |key: &Key<Vec<String>>| annotations.readable(key).map(|list| list.len());
@@ -197,11 +203,15 @@ fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Findin
             findings.push(annotations.warn(HEALTH_PATH.row, message));
         }
     }
-    if annotations.text(HEALTH_PATH.row).is_some_and(|path| !path.is_empty() && !path.starts_with('/')) {
-        findings.push(annotations.error(HEALTH_PATH.row, "AWS wants a path that begins with \"/\""));
-    }
+    findings.extend(path(annotations));
     findings.extend(timing(context.kind, context.service, annotations, context.shared_probe == Some(true)));
     findings
+}
+
+/// A finding if the path of the health check is one that AWS refuses.
+fn path(annotations: Annotations<'_>) -> Option<Finding> {
+    let path = annotations.text(HEALTH_PATH.row).filter(|path| !path.is_empty() && !path.starts_with('/'));
+    path.map(|_| annotations.error(HEALTH_PATH.row, "AWS wants a path that begins with \"/\""))
 }
 
 /// The interval of a network balancer's health check.
@@ -270,8 +280,32 @@ pub(crate) fn refused(
             && (finding.key != HEALTH_TIMEOUT.row.key || kind == Kind::Classic)
     };
     let timing = timing(kind, service, annotations, shared_probe).into_iter();
-    let found = limits(kind, annotations).into_iter().chain(timing).find(is_sent)?;
+    // A shared probe has a path of its own: a network balancer always checks it, a classic one by default.
+    let is_local = service.health_check_path_port().1 != 0;
+    let asks_path = match kind {
+        Kind::Network if shared_probe && service.spec.external_traffic_policy != "Local" => false,
+        Kind::Network => annotations.readable(&HEALTH_PROTOCOL).map_or(is_local, HealthProtocol::has_path),
+        Kind::Classic => {
+            annotations.readable(&HEALTH_PROTOCOL).map_or(is_local || shared_probe, HealthProtocol::has_path)
+        }
+    };
+    let path = path(annotations).filter(|_| asks_path);
+    let writes_logs = kind == Kind::Classic && annotations.readable(&ACCESS_LOG) == Some(true);
+    let interval = log_interval(annotations).filter(|_| writes_logs);
+    let found = limits(kind, annotations).into_iter().chain(timing).chain(path).chain(interval).find(is_sent)?;
     Some(Finding { severity: Severity::Error, ..found })
+}
+
+/// An error if AWS would refuse the tags of a new balancer. (An existing one is not tagged, or works without the tags.)
+pub(crate) fn check_tags(tags: &Tags) -> Result<(), ProviderError> {
+    let Some(message) = reserved_by_aws(tags.keys()) else { return Ok(()) };
+    let tags: Vec<String> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    Err(invalid(Finding::new(Severity::Error, ADDITIONAL_TAGS.row.key, message).value(tags.join(","))))
+}
+
+fn reserved_by_aws<'a>(mut keys: impl Iterator<Item = &'a String>) -> Option<String> {
+    let key = keys.find(|key| key.to_lowercase().starts_with("aws:"))?;
+    Some(format!("AWS refuses the tag {key:?}: keys that begin with \"aws:\" are reserved; remove it"))
 }
 
 fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
@@ -300,10 +334,7 @@ fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> V
         let message = format!("the {tags} {keys} {are} reserved for the owner of the object; {they} ignored");
         findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
     }
-    if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
-        let message = format!("AWS refuses the tag {key:?}: keys that begin with \"aws:\" are reserved; remove it");
-        findings.push(annotations.error(ADDITIONAL_TAGS.row, message));
-    }
+    findings.extend(reserved_by_aws(tags.keys()).map(|message| annotations.error(ADDITIONAL_TAGS.row, message)));
     findings
 }
 

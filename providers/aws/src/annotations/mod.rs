@@ -13,7 +13,7 @@ use ccm_kit::annotations::{BalancerKind, On, Spelling, Table, value};
 
 pub(crate) use ccm_kit::annotations::{Annotations, invalid};
 pub(crate) use lint::{
-    CLASSIC_INTERVAL, CLASSIC_TIMEOUT, LintContext, lint, lint_other_controller, network_timeout, refused,
+    CLASSIC_INTERVAL, CLASSIC_TIMEOUT, LintContext, check_tags, lint, lint_other_controller, network_timeout, refused,
 };
 pub(crate) use parse::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hides_client_ip};
 

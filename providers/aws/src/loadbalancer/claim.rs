@@ -15,6 +15,14 @@ use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{is_of_service, names_a_cluster, service_of};
 
+/// A permission that classic balancers do not need.
+const LISTS_TARGET_GROUPS: &str = "elasticloadbalancing:DescribeTargetGroups";
+
+/// Whether a finding is about a permission of the role.
+pub(crate) fn is_of_role(finding: &Finding) -> bool {
+    [READS_TAGS, LISTS_TARGET_GROUPS].contains(&&*finding.key)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The tags say so.
@@ -134,7 +142,7 @@ fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
 /// The error if a balancer of the Service's name is not ours, or AWS does not show whose it is.
 pub(crate) fn check(desired: &Wanted, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
         claim if claim.is_ours() => Ok(()),
         _ => Err(not_tagged(desired, env, "delete it or the Service")),
     }
@@ -153,20 +161,27 @@ fn not_tagged(desired: &Wanted, env: &Env, otherwise: &str) -> ProviderError {
 /// (Upstream deletes by name alone.)
 pub(crate) fn check_deletion(desired: &Wanted, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
         Claim::Foreign if !marks.read().is_some_and(names_a_cluster) => Err(not_tagged(desired, env, "delete it")),
         claim => Ok(claim.is_ours()),
     }
 }
 
-/// The answer while AWS shows a balancer without its tags.
-fn not_shown(desired: &Wanted) -> ProviderError {
-    let reason = format!("AWS does not show the tags of load balancer {} yet", desired.name);
-    ProviderError::in_progress(reason, super::settling::AGAIN)
+fn balancer_not_shown(desired: &Wanted) -> ProviderError {
+    not_shown(&format!("load balancer {}", desired.name))
+}
+
+pub(crate) fn group_not_shown(found: &TargetGroup) -> ProviderError {
+    not_shown(&format!("target group {}", found.group.name))
+}
+
+/// The answer while AWS shows an object without its tags.
+fn not_shown(object: &str) -> ProviderError {
+    ProviderError::in_progress(format!("AWS does not show the tags of {object} yet"), super::settling::AGAIN)
 }
 
 /// A finding if names decide.
-pub(crate) fn without_tags(observed: &Observed) -> Option<Finding> {
+fn without_tags(observed: &Observed) -> Option<Finding> {
     let classic = observed.classic.iter().map(|found| &found.tags);
     let network = observed.network.iter().map(|found| &found.tags);
     let mut marks = classic.chain(network).chain(observed.target_groups().map(|found| &found.tags));
@@ -174,6 +189,16 @@ pub(crate) fn without_tags(observed: &Observed) -> Option<Finding> {
                 cluster that was restored from a backup would take those of the original. Add it to the policy of the \
                 role (manifests/aws/iam)";
     marks.any(|marks| *marks == Marks::Unread(Unread::Denied)).then(|| Finding::warning(READS_TAGS, text))
+}
+
+/// A finding for each permission that is missing and not needed.
+pub(crate) fn denied_reads(observed: &Observed) -> impl Iterator<Item = Finding> {
+    let groups = observed.target_groups_denied.then(|| {
+        let text = "not granted: target groups that a network load balancer of the same Service has left are not found. \
+                    Add it to the policy of the role (manifests/aws/iam) if there may be any";
+        Finding::warning(LISTS_TARGET_GROUPS, text)
+    });
+    without_tags(observed).into_iter().chain(groups)
 }
 
 /// The error of commands that need the tags.

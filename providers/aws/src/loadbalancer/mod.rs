@@ -27,7 +27,6 @@ pub(crate) mod write;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,8 +62,8 @@ const REASON: &str = "AWSLoadBalancerWarning";
 pub(crate) struct Balancers {
     pub(crate) env: Env,
     cloud: Option<Cloud>,
-    /// Whether an event has named the missing permission.
-    warned: AtomicBool,
+    /// The missing permissions that an event has named.
+    warned: Mutex<BTreeSet<String>>,
 }
 
 /// The dependencies of reads and writes.
@@ -115,12 +114,12 @@ impl Balancers {
         let settling = Settling::new(cluster.clone());
         let (missing, waiting) = (Mutex::default(), Mutex::default());
         let cloud = Some(Cloud { reads, settling, missing, waiting, cluster });
-        Self { env, cloud, warned: AtomicBool::default() }
+        Self { env, cloud, warned: Mutex::default() }
     }
 
     /// For plans from recorded observations only.
     pub(crate) fn without_cloud(env: Env) -> Self {
-        Self { env, cloud: None, warned: AtomicBool::default() }
+        Self { env, cloud: None, warned: Mutex::default() }
     }
 
     pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
@@ -133,7 +132,7 @@ impl Balancers {
 
     fn warn(&self, service: &Service, finding: &Finding) {
         // A missing permission concerns all Services.
-        let known = finding.key == claim::READS_TAGS && self.warned.swap(true, Ordering::Relaxed);
+        let known = claim::is_of_role(finding) && !lock(&self.warned).insert(finding.key.clone());
         if finding.severity < Severity::Warning || known {
             return;
         }
@@ -336,7 +335,7 @@ impl BalancerCloud for Balancers {
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));
             findings.extend(stopped_instances(desired, &observation.observed));
-            findings.extend(claim::without_tags(&observation.observed));
+            findings.extend(claim::denied_reads(&observation.observed));
             findings.extend(planned.findings);
         }
         Ok(Plan { steps, findings, failed })

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ccm_kit::call::Meaning;
 use ccm_provider::{NodeReader, ProviderError};
 use futures::future::{OptionFuture, join_all, try_join_all};
 use futures::{FutureExt as _, TryFutureExt as _};
@@ -112,11 +113,12 @@ impl Unneeded {
 }
 
 async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
-    let (unattached, groups) = futures::try_join!(
+    let ((unattached, denied), groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, observed, reads, env),
     )?;
     observed.unattached_target_groups = unattached;
+    observed.target_groups_denied = denied;
     observed.groups = groups;
     if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
         let more = of_nodes(desired, observed, reads).await?;
@@ -198,20 +200,23 @@ async fn read_classic(
     balancer: elb::LoadBalancer,
     reads: &Reads,
 ) -> Answer<(Classic, Answer<elb::Attributes>, Answer<Vec<elb::Policy>>)> {
-    let wants_policies = match &desired.goal {
-        Goal::Classic(classic) => classic.proxy_protocol || classic.ssl_policy.is_some(),
-        Goal::Absent | Goal::Network(_) => false,
+    let (wants, proxy_protocol, tls_policy) = match &desired.goal {
+        Goal::Classic(classic) => (true, classic.proxy_protocol, classic.ssl_policy.is_some()),
+        Goal::Absent | Goal::Network(_) => (false, false, false),
     };
-    let has_policies = balancer.listeners.iter().any(|listener| !listener.policies.is_empty())
-        || balancer.backend_policies.values().any(|policies| !policies.is_empty());
-    let wants = matches!(desired.goal, Goal::Classic(_));
     let name = balancer.name.clone();
     let (attributes, policies, tags) = futures::join!(
         when(wants, reads.api.classic_attributes(&name)),
-        when(wants && (wants_policies || has_policies), reads.api.classic_policies(&name)),
+        when(proxy_protocol || tls_policy, reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
     );
-    Ok((Classic { tags: tags?, ..Classic::unread(balancer) }, attributes, policies))
+    let policies = match policies {
+        // Upstream needs this permission for a TLS policy only. The other one may be created again.
+        Err(error) if !tls_policy && error.meaning() == Meaning::Denied => Ok(Vec::new()),
+        policies => policies,
+    };
+    let added_tags = reads.added_tags(&name);
+    Ok((Classic { tags: tags?, added_tags, ..Classic::unread(balancer) }, attributes, policies))
 }
 
 /// A network balancer with its target groups and tags, and what may not have been read.
@@ -248,7 +253,8 @@ impl Classic {
     /// The balancer alone.
     fn unread(balancer: elb::LoadBalancer) -> Self {
         let tags = Marks::Unread(Unread::NotShown);
-        Self { balancer, attributes: elb::Attributes::default(), policies: Vec::new(), tags }
+        let (attributes, policies, added_tags) = Default::default();
+        Self { balancer, attributes, policies, tags, added_tags }
     }
 }
 
@@ -300,13 +306,21 @@ async fn target_groups(
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
 /// balancer, or to this one and none of its listeners: left over from an interrupted plan. AWS finds target groups
 /// neither by tag nor by a part of the name, so all are listed: now if one is missing, else rarely.
-async fn unattached(desired: &Wanted, network: Option<&Network>, reads: &Reads, env: &Env) -> Answer<Vec<TargetGroup>> {
+///
+/// Returns also whether the role may not list them although a network balancer may have been there before.
+async fn unattached(
+    desired: &Wanted,
+    network: Option<&Network>,
+    reads: &Reads,
+    env: &Env,
+) -> Answer<(Vec<TargetGroup>, bool)> {
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
+    let is_unlikely = network.is_none() && !desired.network;
     let max_age = match &desired.goal {
-        Goal::Classic(_) => return Ok(Vec::new()),
+        Goal::Classic(_) => return Ok(Default::default()),
         // A network balancer of an earlier annotation was created by an earlier process.
-        Goal::Absent if network.is_none() && !desired.network => LEFTOVERS,
+        Goal::Absent if is_unlikely => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
         Goal::Network(goal) => {
             let name = |port: &Port| port.target_group(&env.ownership.cluster, &desired.service);
@@ -317,7 +331,11 @@ async fn unattached(desired: &Wanted, network: Option<&Network>, reads: &Reads, 
     let arn = network.map(|network| &*network.balancer.arn);
     // AWS may show a deleted balancer on its groups for a while.
     let is_ours = |balancer: &str| names::is_balancer(balancer, &desired.name);
-    let all = reads.target_groups(max_age).await?;
+    let all = match reads.target_groups(max_age).await {
+        // Upstream lists none for a classic balancer.
+        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((Vec::new(), true)),
+        all => all?,
+    };
     let is_candidate = |group: &&elbv2::TargetGroup| {
         names::may_be_target_group_of(&group.name, &desired.service)
             && !attached.contains(&*group.name)
@@ -338,7 +356,7 @@ async fn unattached(desired: &Wanted, network: Option<&Network>, reads: &Reads, 
     };
     let there = candidates.into_iter().filter(is_there).collect();
     let (found, _, all) = target_groups(desired, there, &tags, reads).await;
-    all.map(|()| found)
+    all.map(|()| (found, false))
 }
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
@@ -542,6 +560,10 @@ async fn others(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &
     }
     for balancer in present.into_iter().filter(is_ours) {
         let mut cidrs = BTreeSet::new();
+        if balancer.zones.is_empty() {
+            // Shown only in part: it may be in any subnet.
+            cidrs.extend(blocks.values().map(|cidr| (*cidr).to_owned()));
+        }
         for zone in &balancer.zones {
             match blocks.get(&*zone.subnet) {
                 Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),

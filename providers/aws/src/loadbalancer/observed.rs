@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
+use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
@@ -19,6 +20,9 @@ pub(crate) struct Observed {
     /// Target groups of this Service, by tags or name, that no listener of its balancer uses: leftovers.
     #[serde(alias = "loose_target_groups")]
     pub(crate) unattached_target_groups: Vec<TargetGroup>,
+    /// Whether the role may not list target groups, and none are expected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) target_groups_denied: bool,
     /// By ID: groups with the cluster's tag in the VPC, of the balancer, of the wanted instances, named by the desired
     /// state or with the name of a managed group, and those with rules that refer to one of the balancer's or managed
     /// groups.
@@ -97,9 +101,12 @@ pub(crate) struct Probes {
 pub(crate) struct Classic {
     pub(crate) balancer: elb::LoadBalancer,
     pub(crate) attributes: elb::Attributes,
-    /// Read only if policies are wanted or exist.
+    /// Read only if policies are wanted.
     pub(crate) policies: Vec<elb::Policy>,
     pub(crate) tags: Marks,
+    /// The tags that this process has written, for the case that it may not read them.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub(crate) added_tags: Tags,
 }
 
 /// A network balancer with everything that plans compare.

@@ -20,6 +20,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         classic,
         network,
         unattached_target_groups,
+        target_groups_denied: _,
         groups,
         subnets,
         route_tables,
@@ -37,6 +38,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
     } = observed;
     if let Some(classic) = classic {
         filter.redact_marks(&mut classic.tags);
+        filter.redact(&mut classic.added_tags);
     }
     let mut target_groups: Vec<&mut TargetGroup> = unattached_target_groups.iter_mut().collect();
     if let Some(network) = network {

@@ -180,6 +180,15 @@ impl Bed {
         });
     }
 
+    /// Gives the instance of a node these security groups.
+    pub(crate) fn set_groups(&self, node: usize, groups: &[&str]) {
+        let id = self.nodes[node].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        self.aws.world(|world| {
+            let interface = world.ec2.instances[&id].interfaces[0].clone();
+            world.ec2.interfaces.get_mut(&interface).unwrap().groups = groups.iter().map(ToString::to_string).collect();
+        });
+    }
+
     /// Names of the writes since a position in the ledger, in order.
     pub(crate) fn writes(&self, mark: u64) -> Vec<String> {
         self.aws.writes(mark)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::InstanceState;
+use ccm_cloudsim::aws::ec2::model::Tags;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
@@ -132,6 +134,46 @@ async fn a_new_balancer_whose_tags_are_empty_at_first_is_not_somebody_elses() {
     }
 }
 
+/// The balancer is older, and its tags are shown.
+#[tokio::test]
+async fn a_deletion_waits_for_the_tags_of_a_younger_part() {
+    let bed = Bed::start("NLBSecurityGroupMode = Managed");
+    let process = bed.process().await;
+    let web = |ports: &[(i32, i32)]| service("web", &[("type", "nlb")], ports, json!({}));
+    bed.ensure(&*process, &web(&[(80, 31080)])).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.aws.change(|options| options.lag = Lag::default().with("tags", Duration::from_secs(5)));
+    let more = web(&[(80, 31080), (443, 31443)]);
+    let _ = process.ensure(CLUSTER, &more, &bed.nodes).await;
+    let error = process.ensure_deleted(CLUSTER, &more).await.unwrap_err();
+    assert!(error.is_in_progress() && error.to_string().contains("target group"), "{error}");
+    bed.delete(&*process, &more).await;
+    assert_eq!(bed.aws.world(|world| (world.elbv2.balancers.len(), world.elbv2.groups.len())), (0, 0));
+    bed.check();
+}
+
+/// The tags of the managed group.
+fn managed(world: &mut World) -> Option<&mut Tags> {
+    world.ec2.groups.values_mut().find(|group| group.name.starts_with("k8s-")).map(|group| &mut group.tags)
+}
+
+/// EC2 may show the tags of a group later than Elastic Load Balancing those of its balancer.
+#[tokio::test]
+async fn a_deletion_waits_for_the_tags_of_a_new_managed_group() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("NLBSecurityGroupMode = Managed");
+        let (process, _cluster) = watched(&bed).await;
+        let web = of_kind("web", kind, &[]);
+        bed.ensure(&*process, &web).await;
+        let tags = bed.aws.world(|world| std::mem::take(managed(world).unwrap()));
+        let error = process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        assert!(error.is_in_progress(), "{kind}: {error}");
+        bed.aws.world(|world| *managed(world).unwrap() = tags);
+        bed.delete(&*process, &web).await;
+        assert!(bed.aws.world(|world| managed(world).is_none()), "{kind}");
+    }
+}
+
 /// Without any cluster's tag it may be ours: nothing is deleted, and the Service does not go either. One that another
 /// cluster has tagged does not hold the Service.
 #[tokio::test]
@@ -153,6 +195,8 @@ async fn a_balancer_without_our_tag_keeps_the_service_unless_it_is_another_clust
             });
         };
         let left = || bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
+        let of_nodes = || bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.clone());
+        let before = of_nodes();
         set(None);
         let error = bed.process().await.ensure_deleted(CLUSTER, &web).await.unwrap_err();
         assert!(error.to_string().contains("kubernetes.io/cluster/c1 = owned"), "{kind}: {error}");
@@ -160,6 +204,7 @@ async fn a_balancer_without_our_tag_keeps_the_service_unless_it_is_another_clust
         set(Some("kubernetes.io/cluster/c2"));
         bed.process().await.ensure_deleted(CLUSTER, &web).await.unwrap();
         assert_eq!(left(), 1, "{kind}");
+        assert_eq!(of_nodes(), before, "{kind}: it may send to nodes with the same group");
         // The user follows the advice.
         set(Some("kubernetes.io/cluster/c1"));
         bed.delete(&*bed.process().await, &web).await;
@@ -376,6 +421,30 @@ async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &two).await;
     assert_eq!(rules(&bed, &nodes), 0);
+}
+
+/// "Not shown" is not "none": it may be in any subnet.
+#[tokio::test]
+async fn a_health_rule_is_kept_for_a_balancer_that_is_shown_without_its_subnets() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let process = bed.process().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
+    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
+    bed.ensure(&*process, &one).await;
+    bed.ensure(&*process, &two).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    let name = two.default_load_balancer_name();
+    bed.aws.world(|world| {
+        let other = world.elbv2.balancers.values_mut().find(|balancer| balancer.name == name);
+        other.unwrap().subnets.clear();
+    });
+    bed.delete(&*process, &one).await;
+    let probes = bed.aws.world(|world| {
+        let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+        rules.iter().filter(|rule| rule.from == Some(10256)).count()
+    });
+    assert_eq!(probes, 2);
 }
 
 /// A balancer of another cluster opens its rules itself.

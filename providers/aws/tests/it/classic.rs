@@ -1,5 +1,6 @@
 //! Classic balancers over HTTP.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
@@ -196,4 +197,41 @@ async fn what_an_annotation_had_set_goes_back_to_its_default_with_it() {
     bed.ensure(&*process, &clb(&common, &ports, json!({}))).await;
     assert_eq!(bed.writes(mark), Vec::<String>::new());
     bed.check();
+}
+
+/// AWS takes one subnet of a zone, so the former one is detached first. `InvalidSubnet` may pass.
+#[tokio::test]
+async fn a_subnet_whose_successor_is_refused_stays_attached() {
+    for code in ["InvalidConfigurationRequest", "InvalidSubnet", "SubnetNotFound"] {
+        let bed = start();
+        let process = bed.process().await;
+        let (public, private) = (&bed.network.public, &bed.network.private);
+        let named = |subnets: &[&String]| {
+            let subnets: Vec<&str> = subnets.iter().map(|id| id.as_str()).collect();
+            clb(&[("subnets", &subnets.join(","))], &[(80, 31080)], json!({}))
+        };
+        let attached = || -> BTreeSet<String> {
+            bed.aws.world(|world| world.elb.balancers.values().next().unwrap().subnets.keys().cloned().collect())
+        };
+        bed.ensure(&*process, &named(&[&public[0], &public[1]])).await;
+        let before = attached();
+        let fault = Fault::Code { status: 400, code: code.to_owned(), message: "no".to_owned() };
+        let rule = Rule::every(fault).on("elb", "AttachLoadBalancerToSubnets");
+        bed.aws.fault(Rule { params: Some(private[0].clone()), ..rule });
+        let mark = bed.aws.mark();
+        for sync in 0..3 {
+            process.ensure(CLUSTER, &named(&[&private[0], &public[1]]), &bed.nodes).await.unwrap_err();
+            assert_eq!(attached(), before, "{code}, sync {sync}");
+        }
+        let detached = bed.writes(mark).into_iter().filter(|write| write == "DetachLoadBalancerFromSubnets").count();
+        assert_eq!(detached, 1, "{code}");
+        // The other zone moves nevertheless.
+        process.ensure(CLUSTER, &named(&[&private[0], &private[1]]), &bed.nodes).await.unwrap_err();
+        assert_eq!(attached(), [public[0].clone(), private[1].clone()].into(), "{code}");
+        bed.aws.faults(Faults::clear);
+        let annotations = [("subnets", &*[&*private[0], &*private[1]].join(",")), ("connection-idle-timeout", "61")];
+        bed.ensure(&*process, &clb(&annotations, &[(80, 31080)], json!({}))).await;
+        assert_eq!(attached(), private.iter().cloned().collect(), "{code}");
+        bed.check();
+    }
 }

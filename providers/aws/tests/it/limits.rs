@@ -9,7 +9,7 @@ use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
 use crate::lent::watched;
 
 fn of_kind(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
@@ -87,6 +87,30 @@ async fn the_refusal_for_a_limit_is_asked_for_once_in_a_pass() {
     // Others are not concerned.
     bed.ensure(&*process, &of_kind("other", "nlb", &[(80, 31090)])).await;
     bed.delete(&*process, &of_kind("web", "nlb", &more)).await;
+    bed.check();
+}
+
+/// A limit of one listener does not concern the changes of others.
+#[tokio::test]
+async fn a_listener_with_too_many_certificates_keeps_no_other_from_moving() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let web = |certificate: &str, node_port: i32| {
+        let tls = [("type", "nlb"), ("ssl-cert", certificate), ("ssl-ports", "443")];
+        service("web", &tls, &[(443, 31443), (8443, node_port)], json!({}))
+    };
+    bed.ensure(&*process, &web(CERTIFICATE, 31844)).await;
+    let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+    bed.aws.world(|world| world.elb.add_certificate(other));
+    let full = Rule::every(code("TooManyCertificates", "as the test says")).on("elbv2", "ModifyListener");
+    bed.aws.fault(Rule { params: Some("certificate/other".to_owned()), ..full });
+    let error = process.ensure(CLUSTER, &web(other, 31845), &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("TooManyCertificates"), "{error}");
+    let node_port = bed.aws.world(|world| {
+        let listener = world.elbv2.listeners.values().find(|one| one.port == 8443).unwrap();
+        world.elbv2.groups[&listener.group].settings.port
+    });
+    assert_eq!(node_port, 31845);
     bed.check();
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bed;
+mod certificates;
 mod claims;
 mod classic;
 mod contract;
@@ -16,7 +17,9 @@ mod mistakes;
 mod network;
 mod parts;
 mod permissions;
+mod ranges;
 mod security_groups;
+mod settings;
 mod simulation;
 mod snapshot;
 mod tagging;

@@ -56,16 +56,8 @@ async fn a_node_without_a_clear_group_freezes_no_target_and_no_rule_of_others() 
         bed.add_group("sg-0123456789abcdef0", Some("owned"), Vec::new());
         bed.add_group("sg-0123456789abcdef1", Some("owned"), Vec::new());
         bed.add_nodes(2);
-        let set_groups = |bed: &Bed, node: usize, groups: Vec<String>| {
-            let id = bed.nodes[node].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
-            bed.aws.world(|world| {
-                let interface = world.ec2.instances[&id].interfaces[0].clone();
-                world.ec2.interfaces.get_mut(&interface).unwrap().groups = groups;
-            });
-        };
-        let both = vec![bed.network.node_group.clone(), "sg-0123456789abcdef0".to_owned()];
-        set_groups(&bed, 3, both);
-        set_groups(&bed, 4, vec!["sg-0123456789abcdef1".to_owned()]);
+        bed.set_groups(3, &[&bed.network.node_group, "sg-0123456789abcdef0"]);
+        bed.set_groups(4, &["sg-0123456789abcdef1"]);
         bed.nodes.remove(0);
         let process = bed.process().await;
         let error = process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
@@ -96,13 +88,8 @@ async fn a_node_whose_group_is_missing_or_full_keeps_no_other_group_closed() {
         bed.add_group(odd, Some("owned"), Vec::new());
         bed.add_group(other, Some("owned"), Vec::new());
         bed.add_nodes(2);
-        for (node, group) in [(3, odd), (4, other)] {
-            let id = bed.nodes[node].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
-            bed.aws.world(|world| {
-                let interface = world.ec2.instances[&id].interfaces[0].clone();
-                world.ec2.interfaces.get_mut(&interface).unwrap().groups = vec![group.to_owned()];
-            });
-        }
+        bed.set_groups(3, &[odd]);
+        bed.set_groups(4, &[other]);
         match is_full {
             true => {
                 let full = Fault::Code {
@@ -148,11 +135,11 @@ async fn targets_follow_the_nodes_and_the_status_is_known_whatever_cannot_be_rea
             let what = format!("{kind} {action} ensured: {is_ensured}");
             let mut bed = Bed::start("");
             let process = bed.process().await;
-            let settings = match *kind {
-                "nlb" => ("target-group-attributes", "preserve_client_ip.enabled=true"),
-                _ => ("proxy-protocol", "*"),
+            let settings: &[(&str, &str)] = match *kind {
+                "nlb" => &[("target-group-attributes", "preserve_client_ip.enabled=true")],
+                _ => &[("ssl-cert", CERTIFICATE), ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01")],
             };
-            let web = desired(kind, &[settings], &[(80, 31080)]);
+            let web = desired(kind, settings, &[(80, 31080)]);
             bed.ensure(&*process, &web).await;
             replace_node(&mut bed);
             bed.aws.fault(Rule::every(Fault::Deny).on(service, action));
@@ -326,8 +313,9 @@ async fn a_refused_listener_of_a_classic_balancer_leaves_its_port_open() {
         let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
         assert_eq!(listeners[&443].certificate.as_deref(), Some(CERTIFICATE), "denied: {denied}");
         assert_eq!(listeners[&80].instance_port, 31081, "denied: {denied}");
-        // The certificate is there now.
+        // The certificate is there now. A process that had to close the port for it tries again after an hour.
         bed.aws.world(|world| world.elb.add_certificate(GONE));
+        let process = if denied { bed.process().await } else { process };
         bed.ensure(&*process, &changed).await;
         let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
         assert_eq!(listeners[&443].certificate.as_deref(), Some(GONE), "denied: {denied}");
@@ -458,6 +446,9 @@ type Settings = &'static [(&'static str, &'static str)];
 /// The kind of the balancer, its annotations, and the one that the error names.
 type Refused = (&'static str, Settings, &'static str);
 
+const LOGS_EVERY_MINUTE: Settings =
+    &[("access-log-enabled", "true"), ("access-log-s3-bucket-name", "logs"), ("access-log-emit-interval", "1")];
+
 /// A value that AWS refuses with the default of another setting is found before anything exists.
 #[tokio::test]
 async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write() {
@@ -474,6 +465,11 @@ async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write()
         ("clb", &[("healthcheck-timeout", "20"), ("healthcheck-interval", "20")], "healthcheck-timeout"),
         ("clb", &[("healthcheck-unhealthy-threshold", "11")], "healthcheck-unhealthy-threshold"),
         ("clb", &[("connection-idle-timeout", "4001")], "connection-idle-timeout"),
+        ("clb", LOGS_EVERY_MINUTE, "access-log-emit-interval"),
+        ("nlb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
+        ("clb", &[("healthcheck-protocol", "http"), ("healthcheck-path", "healthz")], "healthcheck-path"),
+        ("nlb", &[("additional-resource-tags", "aws:owner=me")], "additional-resource-tags"),
+        ("clb", &[("additional-resource-tags", "AWS:owner=me")], "additional-resource-tags"),
     ];
     let bed = Bed::start("");
     let process = bed.process().await;

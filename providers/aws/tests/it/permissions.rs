@@ -8,7 +8,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, CloudProvider, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, Route, Service};
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
 use crate::instances::leading;
 use crate::lent::watched;
 
@@ -172,6 +172,71 @@ async fn delete(bed: &Bed, process: &dyn LoadBalancer, service: &Service) {
     assert!(process.get(CLUSTER, service).await.unwrap().is_some());
     bed.delete(process, service).await;
     assert!(process.get(CLUSTER, service).await.unwrap().is_none());
+}
+
+/// A role from the time of the in-tree provider, for classic balancers only. Each permission that is missed has one event.
+#[tokio::test(flavor = "multi_thread")]
+async fn classic_balancers_need_no_permission_of_the_v2_api() {
+    let lacks = [
+        "CreateListener",
+        "CreateTargetGroup",
+        "DeleteListener",
+        "DeleteTargetGroup",
+        "DescribeListeners",
+        "DescribeTargetGroups",
+        "DescribeTargetHealth",
+        "ModifyListener",
+        "ModifyTargetGroup",
+        "RegisterTargets",
+        "DeregisterTargets",
+        "SetSecurityGroups",
+    ];
+    let granted: BTreeSet<&str> = UPSTREAM
+        .iter()
+        .copied()
+        .filter(|permission| {
+            !lacks.iter().any(|action| permission.split_once(':').is_some_and(|(_, is)| is == *action))
+        })
+        .collect();
+    assert_eq!(UPSTREAM.len() - granted.len(), lacks.len());
+    let bed = Bed::start("");
+    grant_only(&bed, &granted);
+    let (process, cluster) = watched(&bed).await;
+    for name in ["one", "two"] {
+        let web = of_kind(name, "clb");
+        bed.ensure(&*process, &web).await;
+        delete(&bed, &*process, &web).await;
+    }
+    let left = bed.aws.world(|world| world.elb.balancers.len());
+    assert_eq!(left, 0);
+    let events = cluster.take_events();
+    for action in [DESCRIBE_TAGS, "elasticloadbalancing:DescribeTargetGroups"] {
+        assert_eq!(events.iter().filter(|event| event.contains(action)).count(), 1, "{action}: {events:?}");
+    }
+    bed.check();
+}
+
+/// The Go program reads the policies of a classic balancer only for an annotated TLS policy.
+#[tokio::test]
+async fn classic_balancers_without_a_tls_policy_need_no_permission_to_read_policies() {
+    for annotations in [&[("proxy-protocol", "*")], &[("ssl-cert", CERTIFICATE)]] {
+        let mut bed = Bed::start("");
+        deny(&bed, Some("elasticloadbalancing:DescribeLoadBalancerPolicies"));
+        let process = bed.process().await;
+        let web = service("web", annotations, &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &web).await;
+        let other = "sg-0123456789abcdef0";
+        bed.add_group(other, Some("owned"), Vec::new());
+        bed.add_nodes(1);
+        bed.set_groups(3, &[other]);
+        process.update(CLUSTER, &web, &bed.nodes).await.unwrap();
+        let rules = bed.aws.world(|world| world.ec2.groups[other].ingress.len());
+        assert_eq!(rules, 1, "{annotations:?}");
+        let more = service("web", annotations, &[(80, 31080), (81, 31081)], json!({}));
+        bed.ensure(&*process, &more).await;
+        bed.stays(&*process, &more, 9).await;
+        bed.check();
+    }
 }
 
 /// Leftovers of an interrupted creation are found by name.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule};
+use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
@@ -60,6 +61,28 @@ async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
     bed.add_group("sg-0123456789abcdef0", None, vec![rule("-1", None, &lb), rule("-1", None, &bed.network.node_group)]);
     bed.delete(&*process, &classic()).await;
     assert_eq!(rules(&bed, "sg-0123456789abcdef0"), [format!("-1 None {}", bed.network.node_group)]);
+    assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
+    bed.check();
+}
+
+/// A role that may only change groups with the cluster's tag.
+#[tokio::test]
+async fn a_classic_balancer_goes_although_a_rule_that_refers_to_its_group_cannot_be_revoked() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &classic()).await;
+    let lb = managed(&bed);
+    let plain = "sg-0123456789abcdef0";
+    bed.add_group(plain, None, vec![rule("-1", None, &lb)]);
+    let denied = faults::Rule::every(Fault::Deny).on("ec2", "RevokeSecurityGroupIngress");
+    bed.aws.fault(faults::Rule { params: Some(plain.to_owned()), ..denied });
+    bed.aws.clock().step(Duration::from_secs(60));
+    let error = process.ensure_deleted(CLUSTER, &classic()).await.unwrap_err().to_string();
+    assert!(error.contains("ec2:RevokeSecurityGroupIngress"), "{error}");
+    assert_eq!(bed.aws.world(|world| world.elb.balancers.len()), 0);
+    assert_eq!(rules(&bed, &bed.network.node_group), [""; 0]);
+    bed.aws.faults(faults::Faults::clear);
+    bed.delete(&*process, &classic()).await;
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     bed.check();
 }

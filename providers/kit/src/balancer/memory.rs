@@ -9,7 +9,7 @@ use ccm_provider::{ErrorClass, GroupKey, ProviderError, Service, ServiceAction, 
 use tokio::time::Instant;
 
 use super::Operation;
-use super::step::{Items, Kind, Step};
+use super::step::{Items, Kind, Part, Step};
 use crate::lock::lock;
 
 /// A refused write is sent again after this time: what was missing may have been created.
@@ -19,8 +19,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// By verb and object.
-    refused: Mutex<BTreeMap<(Verb, String), Refusal>>,
+    /// By verb, object and part.
+    refused: Mutex<BTreeMap<(Verb, String, Part), Refusal>>,
     /// By object.
     parked: Mutex<BTreeMap<String, Parked>>,
 }
@@ -111,8 +111,8 @@ pub(super) fn is_final(error: &ProviderError) -> bool {
     matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unsupported)
 }
 
-fn key<W>(step: &Step<W>) -> (Verb, String) {
-    (step.summary.verb, step.object())
+fn key<W>(step: &Step<W>) -> (Verb, String, Part) {
+    (step.summary.verb, step.object(), step.part.clone())
 }
 
 fn fingerprint<W>(step: &Step<W>, work: &[ServiceWork]) -> u64 {

@@ -172,11 +172,17 @@ impl<C: BalancerCloud> Run<'_, C> {
         of_object.or_else(refusal).or_else(|| self.scope.may_write().err())
     }
 
-    /// The refusal of a creation for which a deletion makes room: what is there stays.
+    /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached:
+    /// what is there stays.
     fn refused_after(&self, index: usize, steps: &[Step<C::Write>]) -> Option<ProviderError> {
-        let deletion = steps.get(index).filter(|step| step.summary.verb == Verb::Delete)?;
+        let deletion = steps.get(index)?;
+        let verb = match deletion.summary.verb {
+            Verb::Delete => Verb::Create,
+            Verb::Detach => Verb::Attach,
+            Verb::Create | Verb::Update | Verb::Attach => return None,
+        };
         let is_successor = |step: &&Step<C::Write>| {
-            step.summary.verb == Verb::Create && step.instead.is_none() && deletion.makes_room_for(step)
+            step.summary.verb == verb && step.instead.is_none() && deletion.makes_room_for(step)
         };
         steps.iter().skip(index).filter(is_successor).find_map(|step| self.memory.refusal(step, self.work))
     }

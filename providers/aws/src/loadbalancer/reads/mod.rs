@@ -100,6 +100,8 @@ struct Remembered {
     /// The time of the last refusal to show tags.
     denied: Option<Instant>,
     classic: Option<Instant>,
+    /// The tags that this process has written to classic balancers, by name.
+    added_tags: BTreeMap<String, Tags>,
     held: BTreeMap<String, Held>,
 }
 
@@ -343,8 +345,19 @@ impl Reads {
         self.created.hidden(|created| created == name).is_some()
     }
 
+    /// The tags that this process has written to a classic balancer.
+    pub(crate) fn added_tags(&self, balancer: &str) -> Tags {
+        lock(&self.remembered).added_tags.get(balancer).cloned().unwrap_or_default()
+    }
+
+    /// Records that AWS has accepted the tags of a classic balancer.
+    pub(crate) fn tagged(&self, balancer: &str, tags: &Tags) {
+        lock(&self.remembered).added_tags.entry(balancer.to_owned()).or_default().extend(tags.clone());
+    }
+
     /// Records that a classic balancer is being deleted: it needs its security groups no more.
     pub(crate) fn deleted(&self, balancer: &str) {
+        lock(&self.remembered).added_tags.remove(balancer);
         self.deleted.wrote([balancer.to_owned()]);
     }
 

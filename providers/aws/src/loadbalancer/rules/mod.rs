@@ -61,6 +61,11 @@ impl Rule {
         self
     }
 
+    /// Whether both are for the same ports, or for the same type of ICMP.
+    pub(crate) fn is_of_port_of(&self, other: &Self) -> bool {
+        (&self.protocol, self.from_port, self.to_port) == (&other.protocol, other.from_port, other.to_port)
+    }
+
     pub(crate) fn is_all_traffic(&self) -> bool {
         self.protocol == ALL
     }

@@ -31,6 +31,8 @@ pub(crate) struct SharedRules {
     pub(crate) wanted: Vec<Rule>,
     /// Whether rules of this balancer may be revoked; requires `others`.
     pub(crate) closes: bool,
+    /// Whether only rules of wanted ports are revoked, and those for "fragmentation needed": the sources have changed.
+    pub(crate) keeps_ports: bool,
     others: BTreeMap<String, Probes>,
     own: Probes,
     living: BTreeSet<String>,
@@ -42,6 +44,7 @@ impl SharedRules {
             balancer: desired.name.clone(),
             wanted: Vec::new(),
             closes: true,
+            keeps_ports: false,
             others: observed.other_balancers.clone(),
             own: observed.own_probes.clone(),
             living: observed.network_balancers.clone(),
@@ -63,6 +66,7 @@ impl SharedRules {
         let mut open = missing(wanted, found);
         let mut close = surplus(found, wanted);
         close.retain(|rule| self.closes && (is_for(rule, &self.balancer) || self.is_stale(rule)));
+        close.retain(|rule| !self.keeps_ports || wanted.iter().any(|wanted| wanted.is_of_port_of(rule)));
         let gives_up = close.iter().any(|rule| is_for(rule, &self.balancer));
         let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
         let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
@@ -115,6 +119,18 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// What is opened, what `first` takes away, and what is taken away besides.
+    pub(crate) fn in_turn(self, first: Self) -> [Self; 3] {
+        let rest = |all: Vec<Rule>, first: &[Rule]| all.into_iter().filter(|rule| !first.contains(rule)).collect();
+        let open = Self { open: self.open, ..Self::default() };
+        let last = Self {
+            close: rest(self.close, &first.close),
+            relabelled: rest(self.relabelled, &first.relabelled),
+            ..Self::default()
+        };
+        [open, Self { open: Vec::new(), ..first }, last]
+    }
+
     pub(crate) fn takes_away(&self) -> bool {
         !self.close.is_empty() || !self.relabelled.is_empty()
     }

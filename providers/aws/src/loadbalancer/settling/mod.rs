@@ -13,6 +13,7 @@ use super::observed::Observed;
 use super::reads::SETTLED;
 use super::rules::{Tuple, split};
 use super::wanted::first_few;
+use crate::client::ec2::SecurityGroup;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};
@@ -37,7 +38,8 @@ pub(crate) enum Trace {
     Balancer,
     Attached(BTreeSet<Id>),
     TargetGroup(String),
-    SecurityGroup(String),
+    /// By name, with the tags of its creation: the group alone is not taken for this program's.
+    SecurityGroup(String, Tags),
     Rule(String, Tuple),
     Tags(String, Tags),
     /// Whether an instance is registered: in a target group, by ARN, or in the classic balancer, with empty ARN and
@@ -84,7 +86,7 @@ fn goes_with(trace: &Trace, write: &Write) -> bool {
     let Write::Ec2(Ec2Write::DeleteSecurityGroup { group: Id::Known(id) }) = write else { return false };
     match trace {
         Trace::Rule(group, _) | Trace::Tags(group, _) => group == id,
-        Trace::SecurityGroup(_) => true,
+        Trace::SecurityGroup(..) => true,
         Trace::Balancer | Trace::Attached(_) | Trace::TargetGroup(_) | Trace::Target(..) => false,
     }
 }
@@ -102,7 +104,9 @@ fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
         rules.filter_map(|rule| Some(Trace::Rule(group.clone()?, rule.tuple()))).collect()
     };
     match write {
-        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => one(Trace::SecurityGroup(name.clone())),
+        Write::Ec2(Ec2Write::CreateSecurityGroup { name, tags, .. }) => {
+            one(Trace::SecurityGroup(name.clone(), tags.clone()))
+        }
         Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) => {
             (rules(group, permissions), Vec::new())
         }
@@ -164,15 +168,14 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
             found.is_none_or(|found| found.iter().cloned().map(Id::Known).collect::<BTreeSet<Id>>() == *wanted)
         }
         Trace::TargetGroup(name) => observed.target_groups().any(|found| found.group.name == *name),
-        Trace::SecurityGroup(name) => observed.groups.values().any(|group| group.name == *name),
+        Trace::SecurityGroup(name, tags) => {
+            observed.groups.values().any(|group| group.name == *name && has_all(group, tags))
+        }
         Trace::Rule(group, tuple) => {
             let found = observed.groups.get(group).map(|group| split(&group.ingress));
             found.is_some_and(|found| found.iter().any(|rule| rule.tuple() == *tuple))
         }
-        Trace::Tags(group, tags) => observed
-            .groups
-            .get(group)
-            .is_some_and(|group| tags.iter().all(|(key, value)| group.tags.get(key) == Some(value))),
+        Trace::Tags(group, tags) => observed.groups.get(group).is_some_and(|group| has_all(group, tags)),
         Trace::Target(of, target, registered) if of.is_empty() => {
             classic.is_none_or(|classic| classic.balancer.instances.contains(&target.id) == *registered)
         }
@@ -183,6 +186,10 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
             is_unread || group.is_none_or(|found| found.targets.iter().any(is_in) == *registered)
         }
     }
+}
+
+fn has_all(group: &SecurityGroup, tags: &Tags) -> bool {
+    tags.iter().all(|(key, value)| group.tags.get(key) == Some(value))
 }
 
 pub(crate) fn recheck(after: Duration) -> ProviderError {

@@ -13,6 +13,8 @@ use crate::start::config::SharedProbe;
 
 /// Balancer attributes that every sync compares.
 const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
+/// Begins the attributes of access logs.
+pub(crate) const LOGS: &str = "access_logs.";
 const LOGS_ENABLED: &str = "access_logs.s3.enabled";
 const LOGS_BUCKET: &str = "access_logs.s3.bucket";
 const LOGS_PREFIX: &str = "access_logs.s3.prefix";

@@ -17,13 +17,12 @@ pub(super) const FULL_GROUP: &[&str] = &["RulesPerSecurityGroupLimitExceeded"];
 /// The target group has no room for the targets, or a target is in too many groups.
 const FULL_TARGETS: &[&str] = &["TooManyTargets", "TooManyRegistrationsForTargetId"];
 
-/// A limit of the balancer or the account: AWS refuses every other call of the same operation, too.
+/// A limit of the balancer or the account: AWS refuses every other creation of the kind, too.
 pub(super) const EXHAUSTED: &[&str] = &[
     "TooManyLoadBalancers",
     "TooManyListeners",
     "TooManyTargetGroups",
     "TooManyUniqueTargetGroupsPerLoadBalancer",
-    "TooManyCertificates",
     "TooManyPolicies",
 ];
 

@@ -21,20 +21,22 @@ pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) ->
         send(&Write::Elb(write), reads).await
     };
     let is_refused = |error: &ApiError| error.kind == ErrorKind::Refused;
-    let mut refused = None;
+    let mut refused: Option<ProviderError> = None;
     for (listeners, answer) in split_refused(listeners.clone(), is_refused, |_, _| false, create).await {
         let Err(error) = answer else { continue };
         let lost = |old: &&Listener| listeners.iter().any(|new| new.port == old.port);
         let again: Vec<Listener> = former.iter().filter(lost).cloned().collect();
+        let is_lost = !again.is_empty();
         if is_refused(&error)
-            && !again.is_empty()
+            && is_lost
             && let Err(second) = create(again).await
         {
             tracing::warn!(balancer, %error, %second, "a port stays closed");
         }
+        let error = if is_lost { super::for_good(error) } else { error.into() };
         refused.get_or_insert(error);
     }
-    refused.map_or(Ok(()), |error| Err(error.into()))
+    refused.map_or(Ok(()), Err)
 }
 
 /// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener.

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ccm_kit::call::Meaning;
+use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
 use super::plan::security_groups::steps;
@@ -152,12 +152,14 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
             Ok(())
         }
         Err(error) if is_so_already(&write, &error) => Ok(()),
+        Err(error) if step.restore.is_some() => Err(for_good(error)),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
         Err(error) if limits::concerns_some_targets(&write, &error) && targets::named(&write, &error).is_empty() => {
             limits::targets(write, &error, outputs, reads).await
         }
-        Err(error) if error.is(limits::EXHAUSTED) => {
+        // A changed object does not concern the others.
+        Err(error) if error.is(limits::EXHAUSTED) && write.name().starts_with("Create") => {
             outputs.exhausted.insert(write.name(), error.clone());
             Err(error.into())
         }
@@ -167,6 +169,17 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         }
         Err(error) => without_refused(write, error, outputs, reads).await,
     }
+}
+
+/// The error of a write for which something was deleted. Even if the reason may pass, the next attempts wait as for a
+/// request that must change: each one would interrupt the traffic.
+fn for_good(error: ApiError) -> ProviderError {
+    let passes = matches!(error.meaning(), Meaning::Conflict | Meaning::Denied) || error.kind != ErrorKind::Refused;
+    let error = ProviderError::from(error);
+    if passes {
+        return error;
+    }
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, error.to_string())
 }
 
 /// Whether the policy of an annotation is made, which AWS does not name by a code of its own.
@@ -214,6 +227,10 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     match (write, &answer) {
         (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
         (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write),
+        (
+            Write::Elb(ElbWrite::CreateLoadBalancer { balancer, tags, .. } | ElbWrite::AddTags { balancer, tags }),
+            Ok(_),
+        ) => reads.tagged(balancer, tags),
         (Write::Elb(ElbWrite::DeleteLoadBalancer { balancer }), Ok(_)) => reads.deleted(balancer),
         (Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }), Ok(_)) => reads.released(target_group),
         _ => {}

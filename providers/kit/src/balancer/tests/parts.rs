@@ -395,22 +395,38 @@ async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
 
 /// The old one goes again only if the new one may be sent again.
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_for_a_refused_successor_comes_back_and_stays() {
-    let frame = || Part::new(Kind::Frame);
-    let of = |name, verb| {
-        let mut step = step(name, Items::one(0), frame());
-        (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
+async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
+    for (removes, makes) in [(Verb::Delete, Verb::Create), (Verb::Detach, Verb::Attach)] {
+        let of = |name, verb| {
+            let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
+            (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
+            step
+        };
+        let new = of("new rule", makes).restore(of("old rule", makes));
+        let engine = engine(vec![of("remove", removes), new], &[("new rule", invalid())]);
+        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+        assert_eq!(tried(&engine), ["remove", "new rule", "old rule"]);
+        engine.cloud().written.lock().unwrap().clear();
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+        assert_eq!(tried(&engine), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_refused_changes_of_one_object_are_both_remembered() {
+    let of = |name, of| {
+        let mut step = step(name, Items::one(0), Part::of(Kind::Settings, of));
+        step.summary.id = "balancer".to_owned();
+        step.summary.reason = name.to_owned();
         step
     };
-    let old = of("old rule", Verb::Create);
-    let engine =
-        engine(vec![of("delete", Verb::Delete), of("new rule", Verb::Create).restore(old)], &[("new rule", invalid())]);
-    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
-    assert_eq!(answer.result.unwrap_err().to_string(), "refused");
-    assert_eq!(tried(&engine), ["delete", "new rule", "old rule"]);
-    engine.cloud().written.lock().unwrap().clear();
-    reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
-    assert_eq!(tried(&engine), [""; 0]);
+    let steps = vec![of("logs", "logs"), of("timeout", "timeout")];
+    let engine = engine(steps, &[("logs", invalid()), ("timeout", invalid())]);
+    for expected in [vec!["logs", "timeout"], vec![]] {
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+        assert_eq!(tried(&engine), expected);
+    }
 }
 
 /// For an hour, only the other step is sent.

@@ -12,9 +12,9 @@ use crate::loadbalancer::plan::security_groups::{delete as groups, nodes};
 use crate::loadbalancer::step::{Besides, Kind, Planned, Step};
 use crate::loadbalancer::wanted::Wanted;
 
-/// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,
-/// its own group. Group and rules are also found without the balancer, so that an interrupted deletion or creation
-/// leaves nothing.
+/// The writes that delete everything of this Service's classic balancer: the rule for a group of the user, which is found
+/// only through the balancer, the balancer, the rules that refer to its own group, that group. Group and rules are also
+/// found without the balancer, so that an interrupted deletion or creation leaves nothing.
 ///
 /// Objects without this cluster's ownership tags stay, with a finding.
 pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &str) -> Result<Planned, ProviderError> {
@@ -25,9 +25,7 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     }
     let attached = observed.classic.as_ref().map(|found| &*found.balancer.security_groups).unwrap_or_default();
     let removal = groups::unneeded(BalancerKind::Classic, desired, attached, &[], observed, env);
-    // A rule for a group of the user is found only through the balancer, which is deleted after it.
-    let references = removal.revoke.into_iter().map(|step| step.part(Kind::Rules, "references"));
-    let mut steps: Vec<Step> = references.collect();
+    let mut steps = Vec::new();
     let (main, close) = close_main_group(desired, attached, observed, env).unzip();
     let group = main.unwrap_or_default();
     let besides = |close| Besides::Users { group: group.clone(), close };
@@ -45,6 +43,11 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
         }
         steps.push(delete);
     }
+    let reference = |step: Step| {
+        let of = step.summary.id.clone();
+        step.part(Kind::Rules, of).needs(&[Kind::Retire])
+    };
+    steps.extend(removal.revoke.into_iter().map(reference));
     steps.extend(removal.delete);
     Ok(Planned { steps, findings: removal.findings, errors: Vec::new() })
 }

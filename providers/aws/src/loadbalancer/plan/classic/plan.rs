@@ -3,7 +3,7 @@
 use ccm_provider::{Finding, ProviderError, Severity, Verb};
 
 use super::{Context, groups, hosts, listeners, settings, subnets};
-use crate::annotations::INTERNAL;
+use crate::annotations::{INTERNAL, check_tags};
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
@@ -42,6 +42,7 @@ pub(crate) fn plan(
 
 fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, ProviderError> {
     let Context { desired, classic, env, .. } = context;
+    check_tags(&classic.common.tags)?;
     let groups = groups::plan(context, None)?;
     let rules = node_rules(context, &groups.ids);
     let summary = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());

@@ -10,11 +10,13 @@ use crate::loadbalancer::observed;
 use crate::loadbalancer::step::{Kind, Step};
 use crate::loadbalancer::wanted::classic::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
 
-/// Adds the tags of the annotation that the balancer lacks; tags are never removed.
+/// Adds the tags of the annotation that the balancer lacks; tags are never removed. Where the role may not read tags,
+/// each process adds them once.
 pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Option<Step> {
     // Ownership tags are reserved; upstream filters them only on creation.
     let mut tags: Tags = context.env.ownership.user_tags(&context.classic.common.tags);
-    tags.retain(|key, value| existing.tags.get(key) != Some(value));
+    let known = existing.tags.read().unwrap_or(&existing.added_tags);
+    tags.retain(|key, value| known.get(key) != Some(value));
     if tags.is_empty() {
         return None;
     }
@@ -22,7 +24,7 @@ pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Optio
     let step = context.step(Verb::Update, "LoadBalancer", "the annotation names these tags", write);
     let step = step.part(Kind::Settings, "tags");
     let summary = |step: Step, (key, value): (String, String)| {
-        let before = existing.tags.get(&key).cloned();
+        let before = known.get(&key).cloned();
         step.change(format!("tag {key}"), before, Some(value))
     };
     Some(tags.into_iter().fold(step, summary))
@@ -38,11 +40,24 @@ fn defaults() -> Attributes {
 }
 
 /// Sends the attributes that differ; `None` is a new balancer. AWS returns more than is set here and fills in defaults,
-/// so only desired fields are compared, and the settings of a feature only while it is on.
-pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> Option<Step> {
+/// so only desired fields are compared, and the settings of a feature only while it is on. Logs fail alone: AWS refuses a
+/// bucket that it may not write to.
+pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> impl Iterator<Item = Step> {
+    let Attributes { access_log, connection_draining, idle_timeout, cross_zone } = context.classic.attributes.clone();
+    let logs = Attributes { access_log, ..Attributes::default() };
+    let others = Attributes { access_log: None, connection_draining, idle_timeout, cross_zone };
+    let steps = [(others, "attributes"), (logs, "access logs")];
+    steps.map(|(wanted, part)| some_attributes(context, found, &wanted, part)).into_iter().flatten()
+}
+
+fn some_attributes(
+    context: &Context<'_>,
+    found: Option<&Attributes>,
+    wanted: &Attributes,
+    part: &'static str,
+) -> Option<Step> {
     let defaults = defaults();
     let found = found.unwrap_or(&defaults);
-    let wanted = &context.classic.attributes;
     let mut changes = Vec::new();
     let mut differs = |mut part: Vec<Change>| {
         part.retain(|change| change.before != change.after);
@@ -65,7 +80,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     let write = ElbWrite::ModifyLoadBalancerAttributes { balancer: context.name(), attributes };
     let mut step = context.step(Verb::Update, "LoadBalancer", "its attributes differ from the annotations", write);
     step.summary.changes = changes;
-    Some(step.part(Kind::Settings, "attributes"))
+    Some(step.part(Kind::Settings, part))
 }
 
 fn field<T: ToString>(name: &'static str, before: Option<T>, after: Option<T>) -> Change {

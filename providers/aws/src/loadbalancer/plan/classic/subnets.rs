@@ -1,12 +1,13 @@
 //! Subnets of a classic balancer. AWS allows one subnet per zone and requires at least one, so a subnet can replace
-//! another of its zone only after that one is detached.
+//! another of its zone only after that one is detached. The zones change one after the other, and each fails alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Finding, Risk, Verb};
 
 use super::Context;
 use crate::annotations::SUBNETS;
+use crate::client::Write;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::step::{Kind, Planned, Step};
@@ -21,30 +22,33 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[Str
         return moves;
     }
     let zone = |id: &str| context.observed.subnets.get(id).map(|subnet| &*subnet.zone);
-    let taken =
-        |id: &str, by: &Ids<'_>| zone(id).is_some_and(|zone_of| by.iter().any(|other| zone(other) == Some(zone_of)));
-    let new: Ids<'_> = wanted.difference(&current).copied().collect();
+    let of_zone = |ids: &Ids<'_>, name: &str| ids.iter().any(|id| zone(id) == Some(name));
     let mut old: Ids<'_> = current.difference(&wanted).copied().collect();
-    let (late, early): (Ids<'_>, Ids<'_>) = new.into_iter().partition(|id| taken(id, &current));
-
-    let stays = !early.is_empty() || old.len() < current.len();
-    moves.steps.extend(attach(context, &early));
-    if stays {
-        moves.steps.extend(detach(context, &old));
-        moves.steps.extend(attach(context, &late));
+    let mut early = Ids::new();
+    let mut late: BTreeMap<&str, Ids<'_>> = BTreeMap::new();
+    for id in wanted.difference(&current) {
+        match zone(id).filter(|zone| of_zone(&current, zone)) {
+            Some(zone) => drop(late.entry(zone).or_default().insert(id)),
+            None => drop(early.insert(id)),
+        }
+    }
+    moves.steps.extend(attach(context, &early).map(|step| step.part(Kind::Settings, "subnets")));
+    let is_only = current.len() == 1;
+    if is_only && early.is_empty() && !late.is_empty() {
+        moves.findings.extend(old.first().map(|last| cannot(&wanted, last)));
         return moves;
     }
-    // Every zone changes its subnet: one old subnet stays until the first new one is attached.
-    let Some(last) = old.pop_first() else { return moves };
-    let (very_late, late): (Ids<'_>, Ids<'_>) = late.into_iter().partition(|id| taken(id, &Ids::from([last])));
-    if late.is_empty() {
-        moves.findings.push(cannot(&wanted, last));
-    } else {
-        moves.steps.extend(detach(context, &old));
-        moves.steps.extend(attach(context, &late));
-        moves.steps.extend(detach(context, &Ids::from([last])));
-        moves.steps.extend(attach(context, &very_late));
+    for (name, new) in &late {
+        let (leaving, rest): (Ids<'_>, Ids<'_>) = old.into_iter().partition(|id| zone(id) == Some(*name));
+        old = rest;
+        // The only subnet waits for the first new one.
+        let of = if is_only { "subnets".to_owned() } else { format!("subnets of {name}") };
+        let again = listed(&leaving).map(|(subnets, _)| attachment(context, subnets));
+        let attach = attach(context, new).map(|step| Step { restore: again, ..step });
+        let steps = detach(context, &leaving).into_iter().chain(attach);
+        moves.steps.extend(steps.map(|step| step.part(Kind::Settings, of.clone())));
     }
+    moves.steps.extend(detach(context, &old).map(|step| step.part(Kind::Settings, "subnets")));
     moves
 }
 
@@ -65,11 +69,15 @@ fn listed(ids: &Ids<'_>) -> Option<(Vec<String>, String)> {
     (!ids.is_empty()).then_some((subnets, summary))
 }
 
+fn attachment(context: &Context<'_>, subnets: Vec<String>) -> Write {
+    Write::Elb(ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets })
+}
+
 fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let (subnets, summary) = listed(ids)?;
-    let write = ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets };
-    let step = context.step(Verb::Attach, "LoadBalancer", "the Service wants these subnets", write);
-    Some(step.change("subnets", None, Some(summary)).part(Kind::Settings, "subnets"))
+    let (id, reason) = (&*context.desired.name, "the Service wants these subnets");
+    let step = Step::new(Verb::Attach, "LoadBalancer", id, reason, attachment(context, subnets));
+    Some(step.change("subnets", None, Some(summary)))
 }
 
 fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
@@ -77,5 +85,5 @@ fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
     let reason = "the Service does not want these subnets any more";
     let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
-    Some(step.change("subnets", Some(summary), None).risk(Risk::Brief).part(Kind::Settings, "subnets"))
+    Some(step.change("subnets", Some(summary), None).risk(Risk::Brief))
 }

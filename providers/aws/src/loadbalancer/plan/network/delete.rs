@@ -6,7 +6,7 @@ use super::security::of_group;
 use super::{KIND, group, step};
 use crate::annotations::Kind as BalancerKind;
 use crate::client::write::ElbV2Write;
-use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Observed, TargetGroup};
 use crate::loadbalancer::plan::security_groups::{delete, nodes};
@@ -21,10 +21,12 @@ use crate::loadbalancer::wanted::Wanted;
 pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &str) -> Result<Planned, ProviderError> {
     let mut planned = Planned::default();
     let mut attached: &[String] = &[];
+    let mut is_foreign = false;
     let mut groups: Vec<&TargetGroup> = Vec::new();
     if let Some(existing) = &observed.network {
         let balancer = &existing.balancer;
-        if balancer.kind == KIND && claim::check_deletion(desired, &existing.tags, env)? {
+        is_foreign = balancer.kind == KIND && !claim::check_deletion(desired, &existing.tags, env)?;
+        if balancer.kind == KIND && !is_foreign {
             let write = ElbV2Write::DeleteLoadBalancer { balancer: balancer.arn.clone() };
             let delete = step(Verb::Delete, "LoadBalancer", &balancer.name, reason, write);
             planned.steps.push(delete.risk(Risk::Disruptive).part(Kind::Retire, ""));
@@ -36,19 +38,23 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     }
     groups.extend(&observed.unattached_target_groups);
     for found in groups {
-        if claim::target_group(desired, observed, found, env).is_ours() {
-            planned
-                .steps
-                .push(group::delete(found, reason).part(Kind::Retire, found.group.name.clone()).needs(&[Kind::Retire]));
-        } else {
-            planned.findings.push(kept("target group", &found.group.name));
+        let name = &found.group.name;
+        match claim::target_group(desired, observed, found, env) {
+            Claim::Unread(Unread::NotShown) => return Err(claim::group_not_shown(found)),
+            claim if claim.is_ours() => {
+                let delete = group::delete(found, reason).part(Kind::Retire, name.clone());
+                planned.steps.push(delete.needs(&[Kind::Retire]));
+            }
+            _ => planned.findings.push(kept("target group", name)),
         }
     }
-    let nodes::NetworkRules { steps, findings, errors } = nodes::network(desired, None, observed, env);
-    // A balancer that stays keeps its rules.
     let rule = |step| of_group(Kind::Rules, step).needs(&[Kind::Retire]);
-    let steps = steps.into_iter().map(rule).collect();
-    planned.extend(Planned { steps, findings, errors });
+    // A balancer that stays keeps its rules.
+    if !is_foreign {
+        let nodes::NetworkRules { steps, findings, errors } = nodes::network(desired, None, observed, env);
+        let steps = steps.into_iter().map(rule).collect();
+        planned.extend(Planned { steps, findings, errors });
+    }
     let removal = delete::unneeded(BalancerKind::Network, desired, attached, &[], observed, env);
     planned.steps.extend(removal.revoke.into_iter().map(rule));
     planned.steps.extend(removal.delete);

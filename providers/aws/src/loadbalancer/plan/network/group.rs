@@ -8,7 +8,7 @@ use super::{Context, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object};
-use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::TargetGroup;
 use crate::loadbalancer::step::{Kind, Step, abbreviated};
@@ -85,8 +85,10 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
     if let Some(other) = claim::is_used_elsewhere(context.desired, context.observed, found, context.env) {
         return taken(&format!("is used by another load balancer ({other})"));
     }
-    if !claim::target_group(context.desired, context.observed, found, context.env).is_ours() {
-        return taken("is not tagged as created for this Service of this cluster");
+    match claim::target_group(context.desired, context.observed, found, context.env) {
+        Claim::Unread(Unread::NotShown) => return Err(claim::group_not_shown(found)),
+        claim if claim.is_ours() => {}
+        _ => return taken("is not tagged as created for this Service of this cluster"),
     }
     if !can_serve(port, found) || group.vpc != context.vpc() {
         return taken("has another port, protocol, target type or VPC");

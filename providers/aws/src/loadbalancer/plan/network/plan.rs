@@ -4,7 +4,7 @@ use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 
 use super::security::{self, Security};
 use super::{Context, KIND, group, port, step, warn};
-use crate::annotations::{EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, invalid};
+use crate::annotations::{EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, check_tags, invalid};
 use crate::client::Id;
 use crate::client::elbv2::{self, Attributes, SubnetMapping};
 use crate::client::write::ElbV2Write;
@@ -12,6 +12,7 @@ use crate::loadbalancer::claim;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::step::{Kind, Planned, Step, scheme};
+use crate::loadbalancer::wanted::network::LOGS;
 use crate::loadbalancer::wanted::{Network, Wanted};
 
 /// The writes from the observed to the desired balancer.
@@ -53,12 +54,17 @@ pub(crate) fn plan(
         None if network.common.must_exist => return Err(desired.not_found()),
         None => {}
     }
-    let current = match context.existing() {
+    let current: Vec<String> = match context.existing() {
         Some(existing) => existing.balancer.zones.iter().map(|zone| zone.subnet.clone()).collect(),
         None => context.subnets()?,
     };
     let mut close = Vec::new();
-    match (security::plan(&context, &current), context.existing()) {
+    // Without subnets, no rule for health checks would be wanted.
+    let security = match current.is_empty() {
+        true => Err(ProviderError::unknown(format!("AWS shows load balancer {} without its subnets", desired.name))),
+        false => security::plan(&context, &current),
+    };
+    match (security, context.existing()) {
         (Ok(security), existing) => {
             let Security { wanted, open, close: later, findings, errors } = security;
             planned.extend(Planned { steps: open, findings, errors });
@@ -76,13 +82,17 @@ pub(crate) fn plan(
         return Err(ports.errors.remove(0));
     }
     planned.extend(ports);
-    planned.steps.extend(attributes(&context).map(|step| step.part(Kind::Settings, "attributes")));
+    // Logs fail alone: AWS refuses a bucket that it may not write to.
+    for (part, is_of_logs) in [("attributes", false), ("access logs", true)] {
+        planned.steps.extend(attributes(&context, is_of_logs).map(|step| step.part(Kind::Settings, part)));
+    }
     planned.steps.extend(close);
     Ok(planned)
 }
 
 fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
     let Network { common, allocations, private_ipv4, .. } = context.network;
+    check_tags(&common.tags)?;
     check_addresses(context.network)?;
     check_count(&EIP_ALLOCATIONS, "EIP AllocationIDs", allocations, subnets)?;
     check_count(&PRIVATE_IPV4, "Private IPv4Addresses", private_ipv4, subnets)?;
@@ -166,8 +176,8 @@ fn set_groups(context: &Context<'_>, existing: &observed::Network, wanted: Vec<I
     )
 }
 
-/// Sends the balancer attributes that differ. A new balancer has AWS's defaults.
-fn attributes(context: &Context<'_>) -> Option<Step> {
+/// Sends the balancer attributes that differ: those of access logs, or the others. A new balancer has AWS's defaults.
+fn attributes(context: &Context<'_>, is_of_logs: bool) -> Option<Step> {
     let wanted = &context.network.attributes;
     let found = context.existing().map(|existing| &existing.attributes);
     let is = |key: &str| match found {
@@ -175,7 +185,7 @@ fn attributes(context: &Context<'_>) -> Option<Step> {
         None if key.ends_with(".enabled") => "false".to_owned(),
         None => String::new(),
     };
-    let differs = |(key, value): &(&String, &String)| is(key) != **value;
+    let differs = |(key, value): &(&String, &String)| key.starts_with(LOGS) == is_of_logs && is(key) != **value;
     let changed: Attributes = wanted.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (balancer, attributes) = (context.balancer(), changed.clone());
     let write = ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes };

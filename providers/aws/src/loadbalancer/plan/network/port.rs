@@ -9,7 +9,7 @@ use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerSettings};
 use crate::client::{Id, Write};
-use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::observed::TargetGroup;
 use crate::loadbalancer::step::{Kind, Planned, Step};
 use crate::loadbalancer::wanted::Port;
@@ -122,10 +122,15 @@ impl<'a> PortPlan<'_, 'a> {
         let changes = differences(self.context, one, Some(listener));
         let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
         if !changes.is_empty() {
-            let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
+            let modify = |desired| ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired };
+            // If the TLS settings are refused, the listener moves without them.
+            let former = again(listener).filter(|_| moved && changes.len() > 1 && may_lead(listener, one.port));
+            let restore = former.map(|former| modify(ListenerSettings { target_group: one.chosen.id(), ..former }));
+            let write = modify(wanted(one));
             let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
             let summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
             let modify = with_changes(summary, changes).part(Kind::Frame, one.port.key());
+            let modify = Step { restore: restore.map(Write::ElbV2), ..modify };
             // Traffic does not move to a group without its targets.
             self.planned.steps.push(if moved { modify.needs(FILLED) } else { modify });
         }
@@ -159,11 +164,13 @@ impl<'a> PortPlan<'_, 'a> {
                 continue;
             }
             let Context { desired, observed, env, .. } = *self.context;
-            if claim::target_group(desired, observed, found, env).is_ours() {
-                let of = of.unwrap_or(&found.group.name);
-                self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));
-            } else {
-                self.planned.findings.push(kept(found));
+            match claim::target_group(desired, observed, found, env) {
+                Claim::Unread(Unread::NotShown) => self.planned.errors.push(claim::group_not_shown(found)),
+                claim if claim.is_ours() => {
+                    let of = of.unwrap_or(&found.group.name);
+                    self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));
+                }
+                _ => self.planned.findings.push(kept(found)),
             }
         }
     }
@@ -188,6 +195,11 @@ fn again(listener: &Listener) -> Option<ListenerSettings> {
         ssl_policy: listener.ssl_policy.clone(),
         target_group: Id::Known(listener.target_group.clone()?),
     })
+}
+
+/// Whether a listener can forward to the group of a port with the protocol that it has.
+fn may_lead(listener: &Listener, port: &Port) -> bool {
+    listener.protocol == port.traffic_protocol || (&*listener.protocol, &*port.traffic_protocol) == ("TLS", "TCP")
 }
 
 const TARGET_GROUP: &str = "target group";

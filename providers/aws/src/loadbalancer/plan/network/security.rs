@@ -8,8 +8,11 @@ use super::Context;
 use crate::annotations::Kind as BalancerKind;
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
-use crate::loadbalancer::plan::security_groups::{delete, nodes, own};
-use crate::loadbalancer::step::{Kind, Step};
+use crate::loadbalancer::plan::security_groups::own::{self, transport};
+use crate::loadbalancer::plan::security_groups::{delete, nodes, steps};
+use crate::loadbalancer::rules::{Rule, split};
+use crate::loadbalancer::step::{Besides, Kind, Step};
+use crate::loadbalancer::wanted::{Network, Port};
 
 #[derive(Debug, Default)]
 pub(super) struct Security {
@@ -36,10 +39,19 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
     let frame = if context.existing().is_some() { "own group" } else { "" };
     let mut open: Vec<Step> = before.into_iter().map(|step| step.part(Kind::Frame, frame)).collect();
     let mut close = Vec::new();
-    for steps in [rules, at_nodes] {
-        let (opens, closes) = split(steps);
-        open.extend(opens.into_iter().map(|step| of_group(Kind::Rules, step)));
-        close.extend(closes.into_iter().map(|step| step.part(Kind::Release, "")));
+    let rules = rules.into_iter().flat_map(|step| by_port(network, step));
+    let of_nodes = |step: Step| {
+        let narrows = matches!(&step.besides, Besides::Shared(rules) if rules.keeps_ports);
+        (step, narrows)
+    };
+    for (step, narrows) in rules.chain(at_nodes.into_iter().map(of_nodes)) {
+        match opens(&step) {
+            true => open.push(of_group(Kind::Rules, step)),
+            // The balancer keeps the ports: nothing else needs the rules.
+            false if narrows => close.push(of_group(Kind::Rules, step)),
+            // What could not be changed may still need them.
+            false => close.push(step.part(Kind::Release, "")),
+        }
     }
     close.extend(unneeded.revoke.into_iter().map(|step| step.part(Kind::Release, "")));
     close.extend(unneeded.delete);
@@ -53,8 +65,24 @@ pub(super) fn of_group(kind: Kind, step: Step) -> Step {
     step.part(kind, of).needs(&[Kind::Frame])
 }
 
-/// Splits the steps into those that open rules and the rest, each in order.
-fn split(steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
-    let opens = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }));
-    steps.into_iter().partition(opens)
+fn opens(step: &Step) -> bool {
+    matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
+}
+
+/// Divides the closing of rules of the balancer's own group: those of ports that it keeps, of which only the sources
+/// have changed (`true`), and the rest.
+fn by_port(network: &Network, step: Step) -> Vec<(Step, bool)> {
+    let Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions }) = &step.write else {
+        return vec![(step, false)];
+    };
+    let is_kept = |rule: &Rule| {
+        let is_same = |port: &Port| {
+            let number = Some(port.port);
+            rule.protocol == transport(&port.protocol) && (rule.from_port, rule.to_port) == (number, number)
+        };
+        rule.protocol.starts_with("icmp") || network.ports.iter().any(is_same)
+    };
+    let (kept, rest): (Vec<Rule>, Vec<Rule>) = split(permissions).into_iter().partition(is_kept);
+    let revoke = |rules, narrows| Some((steps::revoke(group, rules, &step.summary.reason)?, narrows));
+    revoke(kept, true).into_iter().chain(revoke(rest, false)).collect()
 }

@@ -195,15 +195,22 @@ pub(crate) fn network(
         if is_wanted {
             rules.wanted.clone_from(&wanted);
         }
-        let change = rules.change(&split(&group.ingress));
-        rules.closes = change.gives_up;
+        let found = split(&group.ingress);
+        // Whatever else fails, no source that is not wanted reaches a port that is.
+        let mut of_ports = rules.clone();
+        of_ports.keeps_ports = true;
+        let (change, narrowed) = (rules.change(&found), of_ports.change(&found));
+        (rules.closes, of_ports.closes) = (change.gives_up, change.gives_up);
         let is_left = goal.is_none() || groups.is_left(&group.id);
         // The rules of this balancer are known by its name, in whatever group.
         let may_close = env.ownership.is_member(&group.tags) || rules.closes;
         if is_wanted || (is_left && may_close && change.takes_away()) {
-            let shared = Besides::Shared(Arc::new(rules));
-            let of_change = steps::of_change(&group.id, change).into_iter();
-            steps.extend(of_change.map(|step| Step { besides: shared.clone(), ..step }));
+            let (rules, of_ports) = (Arc::new(rules), Arc::new(of_ports));
+            let [open, narrowed, rest] = change.in_turn(narrowed);
+            for (rules, change) in [(&rules, open), (&of_ports, narrowed), (&rules, rest)] {
+                let of_change = steps::of_change(&group.id, change).into_iter();
+                steps.extend(of_change.map(|step| Step { besides: Besides::Shared(rules.clone()), ..step }));
+            }
         }
     }
     NetworkRules { steps, findings: groups.findings, errors: groups.errors }

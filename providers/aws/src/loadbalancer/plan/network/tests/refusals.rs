@@ -61,7 +61,7 @@ async fn a_balancer_of_another_cluster_is_not_touched() {
     let error = refusal(&one(), &scene).await;
     assert!(error.contains("tag it kubernetes.io/cluster/c1 = owned, otherwise delete it"), "{error}");
     let end = scene.plan(&one().gone()).await;
-    assert_eq!(writes(&end), ["RevokeSecurityGroupIngress"], "only our own rule goes");
+    assert_eq!(writes(&end), [""; 0], "it may send to nodes with the same group");
     assert_eq!(end.findings.len(), 1);
     assert!(end.findings[0].message.starts_with("not deleted: "));
 }

@@ -1,0 +1,98 @@
+//! Certificates that AWS does not know: the port serves with the former one, and follows its node port.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::{LoadBalancerExt as _, Service};
+use serde_json::json;
+
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
+
+const GONE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/gone";
+
+fn web(kind: &str, certificate: Option<&str>, ports: &[(i32, i32)]) -> Service {
+    let mut annotations = vec![("type", kind), ("ssl-ports", "443")];
+    annotations.extend(certificate.map(|certificate| ("ssl-cert", certificate)));
+    service("web", &annotations, ports, json!({}))
+}
+
+/// The certificate and the node port of the only listener of a network balancer.
+fn listener(bed: &Bed) -> (String, Option<String>, i32) {
+    bed.aws.world(|world| {
+        let listeners: Vec<_> = world.elbv2.listeners.values().collect();
+        let [one] = &*listeners else { panic!("{listeners:?}") };
+        (one.protocol.clone(), one.certificate.clone(), world.elbv2.groups[&one.group].settings.port.into())
+    })
+}
+
+#[tokio::test]
+async fn a_port_with_an_unknown_certificate_moves_to_its_new_node_port() {
+    for former in [Some(CERTIFICATE), None] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &web("nlb", former, &[(443, 31443)])).await;
+        let (protocol, certificate, _) = listener(&bed);
+        for sync in 0..3 {
+            let moved = web("nlb", Some(GONE), &[(443, 31843)]);
+            let error = process.ensure(CLUSTER, &moved, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains("certificate/gone"), "{former:?}, sync {sync}: {error}");
+            let served = (protocol.clone(), certificate.clone(), 31843);
+            assert_eq!(listener(&bed), served, "{former:?}, sync {sync}");
+        }
+        let right = web("nlb", Some(CERTIFICATE), &[(443, 31843)]);
+        bed.ensure(&*process, &right).await;
+        assert_eq!(listener(&bed), ("TLS".to_owned(), Some(CERTIFICATE.to_owned()), 31843), "{former:?}");
+        assert_eq!(bed.hosts(), [3], "{former:?}");
+        bed.check();
+    }
+}
+
+/// AWS may know the certificate later, but each attempt would cut connections.
+#[tokio::test]
+async fn a_port_of_a_classic_balancer_is_closed_once_for_an_unknown_certificate() {
+    let cases = [
+        ("a new node port", Some(CERTIFICATE), 31843, false),
+        ("without TLS before", None, 31443, false),
+        ("a role that may not set certificates", Some(CERTIFICATE), 31443, true),
+    ];
+    for (case, former, node_port, is_denied) in cases {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &web("clb", former, &[(443, 31443)])).await;
+        if is_denied {
+            bed.aws.fault(Rule::every(Fault::Deny).on("elb", "SetLoadBalancerListenerSSLCertificate"));
+        }
+        let listeners = || bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
+        let before = listeners();
+        let mark = bed.aws.mark();
+        for sync in 0..3 {
+            let wrong = web("clb", Some(GONE), &[(443, node_port)]);
+            let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains("certificate/gone"), "{case}, sync {sync}: {error}");
+            assert_eq!(listeners(), before, "{case}, sync {sync}");
+        }
+        let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteLoadBalancerListeners").count();
+        assert!(closed <= 1, "{case}: closed {closed} times");
+        bed.aws.faults(Faults::clear);
+        bed.ensure(&*process, &web("clb", Some(CERTIFICATE), &[(443, node_port)])).await;
+        assert_eq!(listeners()[&443].certificate.as_deref(), Some(CERTIFICATE), "{case}");
+        bed.check();
+    }
+}
+
+/// The protocol of a port takes a new listener.
+#[tokio::test]
+async fn a_listener_is_created_again_if_the_certificate_of_its_successor_is_unknown() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let mut before = web("nlb", None, &[(443, 31443)]);
+    before.spec.ports[0].protocol = "UDP".to_owned();
+    bed.ensure(&*process, &before).await;
+    let mark = bed.aws.mark();
+    for sync in 0..3 {
+        let wrong = web("nlb", Some(GONE), &[(443, 31443)]);
+        process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err();
+        assert_eq!(listener(&bed), ("UDP".to_owned(), None, 31443), "sync {sync}");
+    }
+    let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteListener").count();
+    assert_eq!(closed, 1);
+    bed.check();
+}
