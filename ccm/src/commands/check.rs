@@ -64,7 +64,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Result<Vec<Che
     let mut checks = vec![lease(world).await];
     checks.push(nodes(&world.shared.nodes.list()));
     progress.go_on("planning");
-    let previewed = world.preview(&Scope::All, progress).await?;
+    let previewed = world.plan(&Scope::All, progress).await?;
     checks.push(services(&world.shared.services.list()));
     checks.extend(plans(&previewed));
     progress.go_on("checking permissions");

@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 
+use ccm_provider::flag::Flag;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use super::output::flat;
-use super::{COMMANDS, Call, Command, kubeconfig, page, summaries};
+use super::{COMMANDS, Call, Command, completion, kubeconfig, page, summaries};
 use crate::exit::{Failure, Verdict};
+use crate::options::parse;
+use crate::program::Program;
 
 pub(super) const COMMAND: Command = Command {
     name: "__complete",
@@ -24,19 +27,51 @@ pub(super) const COMMAND: Command = Command {
 /// The arguments of this program for those of `kubectl_complete-ccm`, which kubectl runs to complete the last word.
 pub(crate) fn of_kubectl(args: &[OsString]) -> Vec<OsString> {
     let (own, words) = args.split_first().map_or((OsString::new(), &[][..]), |(own, words)| (own.clone(), words));
-    [own, COMMAND.name.into(), "--".into()].into_iter().chain(words.iter().cloned()).collect()
+    let (last, before) = words.split_last().map_or((OsString::new(), &[][..]), |(last, before)| (last.clone(), before));
+    // An empty argument counts as none.
+    let mut marked = OsString::from(LAST);
+    marked.push(last);
+    let all = [own, COMMAND.name.into(), "--".into()].into_iter().chain(before.iter().cloned());
+    all.chain([marked]).collect()
 }
 
-/// The commands, or the flags of the command, that begin like the last word; `None` if it is an object.
-fn of_words(words: &[String]) -> Option<Vec<String>> {
-    let (last, before) = words.split_last()?;
+/// Stands before the word that kubectl completes.
+const LAST: &str = "=";
+
+/// Cobra's directives behind the results: names of files may follow, they may not, and not even a blank.
+const FILES: &str = ":0";
+const NO_FILES: &str = ":4";
+const NO_BLANK: &str = ":6";
+
+/// What the last word of a command line may be, with the directive; `None` for the name of an object.
+fn of_words(program: &Program, before: &[String], last: &str) -> Option<(Vec<String>, &'static str)> {
     let named = before.iter().find_map(|word| COMMANDS.iter().find(|command| command.name == *word));
-    let all: Vec<String> = match named {
-        Some(command) if last.starts_with("--") => command.own_flags().map(|flag| format!("--{}", flag.name)).collect(),
-        None if !last.contains('/') && !last.starts_with('-') => summaries().map(|(name, _)| name.to_owned()).collect(),
-        _ => return None,
+    let flags = named.map_or_else(|| program.flags.clone(), |command| command.all_flags(program));
+    let flag = |word: &str| {
+        let of_name = |flag: &&Flag| match word.strip_prefix("--") {
+            Some(name) => flag.name == name,
+            None => flag.short.is_some_and(|short| word == format!("-{short}")),
+        };
+        flags.iter().find(of_name).filter(|flag| parse::bare(flag.kind).is_none())
     };
-    Some(all.into_iter().filter(|name| name.starts_with(last)).collect())
+    let (all, directive) = if let Some(flag) = before.last().and_then(|word| flag(word)) {
+        let values = completion::values(program, flag, named.map_or(&[], |command| command.formats));
+        let directive = if values.is_empty() { FILES } else { NO_FILES };
+        (values.into_iter().map(str::to_owned).collect::<Vec<_>>(), directive)
+    } else if last.starts_with('-') {
+        let shown = flags.iter().filter(|flag| !flag.hidden);
+        (shown.map(|flag| format!("--{}", flag.name)).collect(), NO_FILES)
+    } else {
+        match named {
+            None => (summaries().map(|(name, _)| name.to_owned()).collect(), NO_FILES),
+            Some(command) if !command.words.contains("node/NAME") => (Vec::new(), FILES),
+            Some(_) if last.contains('/') => return None,
+            Some(_) => (["node/", "service/"].map(str::to_owned).to_vec(), NO_BLANK),
+        }
+    };
+    let mut all: Vec<String> = all.into_iter().filter(|name| name.starts_with(last)).collect();
+    all.sort_unstable();
+    Some((all, directive))
 }
 
 #[derive(Deserialize)]
@@ -61,12 +96,18 @@ struct Spec {
 
 fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
-        if let Some(names) = of_words(&call.words).filter(|_| call.is_plugin) {
-            // Cobra's directive for kubectl: no names of files.
-            super::print(&names.iter().map(|name| format!("{name}\n")).chain([":4\n".to_owned()]).collect::<String>());
-            return Ok(Verdict::Clean);
-        }
-        let prefix = call.words.last().cloned().unwrap_or_default();
+        let (last, before) = call.words.split_last().map_or(("", &[][..]), |(last, before)| (&**last, before));
+        let prefix = match last.strip_prefix(LAST) {
+            None => last.to_owned(),
+            Some(last) => match of_words(&call.program, before, last) {
+                None => last.to_owned(),
+                Some((all, directive)) => {
+                    super::print(&all.iter().map(|one| format!("{one}\n")).collect::<String>());
+                    super::print(&format!("{directive}\n"));
+                    return Ok(Verdict::Clean);
+                }
+            },
+        };
         let Some((kind, _)) = prefix.split_once('/') else {
             super::print("node/\nservice/\n");
             return Ok(Verdict::Clean);
@@ -81,8 +122,11 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let found = found.map_err(|error| Failure::error(error.to_string()))?;
         let mut names: Vec<String> = found.iter().filter_map(|object| name(kind, object)).collect();
         // `svc/web` is in the namespace of the context.
-        let short = format!("{kind}/{}/", kubeconfig::namespace(&call.values));
-        names.extend(names.clone().iter().filter_map(|name| Some(format!("{kind}/{}", name.strip_prefix(&short)?))));
+        if prefix.matches('/').count() == 1 && !prefix.ends_with('/') {
+            let short = format!("{kind}/{}/", kubeconfig::namespace(&call.values));
+            names
+                .extend(names.clone().iter().filter_map(|name| Some(format!("{kind}/{}", name.strip_prefix(&short)?))));
+        }
         let names = names.iter().filter(|name| name.starts_with(&prefix));
         super::print(&names.map(|name| format!("{}\n", flat(name))).collect::<String>());
         Ok(Verdict::Clean)

@@ -106,7 +106,7 @@ fn with_flags(program: &Program) -> Command {
 }
 
 /// The known values of a flag; empty for any.
-fn values(program: &Program, flag: &Flag, formats: &[Format]) -> Vec<&'static str> {
+pub(super) fn values(program: &Program, flag: &Flag, formats: &[Format]) -> Vec<&'static str> {
     match flag.name {
         "cloud-provider" => program.providers.clone(),
         "output" => Format::words(formats),

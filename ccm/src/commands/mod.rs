@@ -148,16 +148,18 @@ pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked
     }
 }
 
-/// What `kubectl ccm` without a command does.
+/// What `kubectl ccm` without a command does: it runs no controllers.
 pub(crate) fn without_command(program: &Program, args: &[OsString]) -> Result<Asked, Failure> {
-    match parse::parse(program, args.iter().cloned())? {
-        parse::Asked::Print(text) => Ok(Asked::Print(text)),
-        parse::Asked::Run(_) if args.len() <= 1 => help_of(program, None),
-        parse::Asked::Run(_) => {
-            let text = "which command? The controllers run in the cluster, or as `ccm` with these flags";
-            Err(Failure::error(text).with_usage(format!("See `{} --help`.", program.name)))
+    let flags: Vec<Flag> = COMMANDS.iter().flat_map(|command| command.all_flags(program)).collect();
+    let words = args.get(1..).unwrap_or_default();
+    let text = match parse::first_word(&flags, words).and_then(|at| words.get(at)) {
+        Some(word) => format!("unknown command {:?}", word.to_string_lossy()),
+        None if words.iter().all(|word| ["--help", "-h"].iter().any(|help| word == help)) => {
+            return Ok(Asked::Print(help::commands(program, parse::width(std::io::stdout()))));
         }
-    }
+        None => "which command? The controllers run in the cluster, or as `ccm` with these flags".to_owned(),
+    };
+    Err(Failure::error(text).with_usage(format!("See `{} --help`.", program.name)))
 }
 
 pub(crate) use complete::of_kubectl as completion_of_kubectl;
@@ -168,7 +170,12 @@ fn similar(name: &str) -> Option<&'static str> {
 
 /// `help`, `help plan`
 fn help_of(program: &Program, name: Option<&str>) -> Result<Asked, Failure> {
-    let Some(name) = name else { return Ok(Asked::Print(help::text(program, parse::width(std::io::stdout())))) };
+    let Some(name) = name else {
+        let width = parse::width(std::io::stdout());
+        let is_plugin = program.name.starts_with("kubectl ");
+        let text = if is_plugin { help::commands(program, width) } else { help::text(program, width) };
+        return Ok(Asked::Print(text));
+    };
     if name == completion::NAME {
         let words = [program.name, name, "--help"].map(OsString::from);
         return completion::run(program, &words).map(Asked::Print);

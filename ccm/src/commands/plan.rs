@@ -4,7 +4,7 @@ use ccm_provider::flag::{Flag, Kind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::output::{Format, Output};
+use super::output::{Format, Output, flat};
 use super::previewed::{self, Previewed};
 use super::progress::Progress;
 use super::world::World;
@@ -63,6 +63,15 @@ fn report(previewed: &Previewed, output: Output) -> Result<Verdict, Failure> {
         Format::Name => previewed::names(previewed),
         _ => previewed::text(previewed, output),
     })?;
+    if output.format == Format::Name {
+        for unplanned in &previewed.unplanned {
+            super::eprint(&format!(
+                "{}: not planned: {}",
+                flat(&unplanned.subject),
+                flat(&unplanned.error.to_string())
+            ));
+        }
+    }
     match (previewed.unplanned.len(), previewed.changes()) {
         (0, 0) => Ok(Verdict::Clean),
         (0, _) => Ok(Verdict::Findings),

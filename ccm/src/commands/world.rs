@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ccm_controllers::preview::Scope;
+use ccm_controllers::preview::{Scope, Unplanned};
 use ccm_controllers::service::{Owners, RelatedObjects};
 use ccm_controllers::{Shared, Unmanaged};
 use ccm_provider::{
@@ -10,7 +10,7 @@ use ccm_provider::{
 };
 use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
-use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
+use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SyncError, SystemClock};
 
 use super::previewed::{Previewed, Warning};
 use super::progress::Progress;
@@ -198,7 +198,12 @@ impl World {
 
     /// [`World::preview`] for a plan; also reports controllers that would write but are disabled by the flags.
     pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
-        let mut previewed = self.preview(scope, progress).await?;
+        let (mut previewed, refused) = self.passes(scope, progress).await;
+        // Flags with which one controller does not start do not affect the others.
+        previewed.unplanned.extend(refused.into_iter().map(|(name, reason)| Unplanned {
+            subject: name.to_owned(),
+            error: SyncError::Terminal(format!("it does not start: {reason}")),
+        }));
         let off = self.options.controllers.iter().filter(|known| !known.on && known.controller.on_by_default);
         let concerned = off.filter(|known| {
             let begun = known.configured.preview.as_ref().map(|begin| begin(&self.of_controllers(scope)));
@@ -211,7 +216,13 @@ impl World {
 
     /// One pass of the enabled controllers that the scope concerns.
     pub(crate) async fn preview(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
-        let mut previewed = Previewed::default();
+        let (previewed, refused) = self.passes(scope, progress).await;
+        refused.into_iter().next().map_or(Ok(previewed), |(_, reason)| Err(Failure::fatal(reason)))
+    }
+
+    /// The results, and the controllers that do not start with these flags.
+    async fn passes(&self, scope: &Scope, progress: &Progress) -> (Previewed, Vec<(&'static str, String)>) {
+        let (mut previewed, mut refused) = (Previewed::default(), Vec::new());
         for Chosen { controller, configured, .. } in self.options.controllers.iter().filter(|known| known.on) {
             let Some(begin) = &configured.preview else {
                 previewed.skipped.push((controller.name, "it cannot be asked for plans".into()));
@@ -224,11 +235,11 @@ impl World {
                 }
                 Ok(None) => {}
                 Err(Refused::NotStarted(reason)) => previewed.skipped.push((controller.name, reason.to_string())),
-                Err(Refused::Fatal(reason)) => return Err(Failure::fatal(reason)),
+                Err(Refused::Fatal(reason)) => refused.push((controller.name, reason)),
             }
         }
         previewed.plans = self.shared.gate.collected();
         previewed.warnings = self.warnings.take();
-        Ok(previewed.within(scope))
+        (previewed.within(scope), refused)
     }
 }

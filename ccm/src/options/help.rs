@@ -14,6 +14,13 @@ const NARROW_INDENT: usize = 16;
 
 /// The whole text, for lines of `width` characters; `None` for lines of any length.
 pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
+    let name = program.name;
+    let runs = wrap(&format!("Without a command, {name} runs the controllers."), 0, width.unwrap_or_default());
+    format!("{}{runs}\n\n{}", commands(program, width), usage(program, width))
+}
+
+/// Its beginning: what the program is, and its commands.
+pub(crate) fn commands(program: &Program, width: Option<usize>) -> String {
     let about = wrap(program.about, 0, width.unwrap_or_default());
     let column = program.commands.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 4;
     let line = |(name, about): &(&str, &str)| {
@@ -21,14 +28,7 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
         format!("  {name:0$}{about}\n", column - 2)
     };
     let commands: String = program.commands.iter().map(line).collect();
-    let name = program.name;
-    let runs = match name.starts_with("kubectl ") {
-        true => String::new(),
-        false => format!("Without a command, {name} runs the controllers. "),
-    };
-    let hint = format!("{runs}`{name} COMMAND --help` describes a command.");
-    let hint = wrap(&hint, 0, width.unwrap_or_default());
-    format!("{about}\n\nCommands:\n{commands}\n{hint}\n\n{}", usage(program, width))
+    format!("{about}\n\nCommands:\n{commands}\n`{} COMMAND --help` describes a command.\n", program.name)
 }
 
 /// The text without its first paragraph, which the Go programs print for an invalid argument.

@@ -209,10 +209,16 @@ fn the_plugin_without_a_command_runs_no_controllers() {
 }
 
 #[test]
-fn kubectl_completes_the_commands_and_flags_of_the_plugin() {
-    assert_eq!(called("kubectl_complete-ccm", &["ex"]).stdout, "explain\n:4\n");
-    let flags = called("kubectl_complete-ccm", &["explain", "svc/web", "--lead"]).stdout;
-    assert_eq!(flags, "--leader\n--leader-ca\n--leader-insecure\n:4\n");
+fn kubectl_completes_the_commands_flags_and_values_of_the_plugin() {
+    let of = |words: &[&str]| called("kubectl_complete-ccm", words).stdout;
+    assert_eq!(of(&["ex"]), "explain\n:4\n");
+    assert!(of(&[""]).contains("\nplan\n"), "{}", of(&[""]));
+    assert_eq!(of(&["explain", "svc/web", "--leader-"]), "--leader-ca\n--leader-insecure\n:4\n");
+    assert_eq!(of(&["plan", "--cloud-prov"]), "--cloud-provider\n--cloud-provider-platforms\n:4\n");
+    assert_eq!(of(&["plan", "-o", ""]), "json\nname\ntext\nyaml\n:4\n");
+    assert_eq!(of(&["plan", "--cloud-provider", "fa"]), "fake\n:4\n");
+    assert_eq!(of(&["plan", "--cloud-config", ""]), ":0\n", "names of files");
+    assert_eq!(of(&["explain", ""]), "node/\nservice/\n:6\n");
 }
 
 #[test]

@@ -83,8 +83,11 @@ async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
     for path in [format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods"), "/api/v1/pods".to_owned()] {
         let listed = page::each(client, &path, |pod: Pod| found.extend(of(&pod))).await;
         listed.map_err(|error| {
-            let fix = "you need `list` on pods, or the flags of the program: --cloud-provider=NAME …";
-            Failure::error(format!("cannot look for the cloud-controller-manager of this cluster: {error}; {fix}"))
+            let fix = match error.is_forbidden() {
+                true => "; you need `list` on pods, or the flags of the program: --cloud-provider=NAME …",
+                false => "",
+            };
+            Failure::error(format!("cannot look for the cloud-controller-manager of this cluster: {error}{fix}"))
         })?;
         if !found.is_empty() {
             break;

@@ -1,6 +1,5 @@
 //! The contract, and the program with an in-memory Kubernetes API.
 
-mod guide;
 mod harness;
 mod program;
 

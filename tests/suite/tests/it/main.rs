@@ -5,6 +5,7 @@ mod bad_input;
 mod beside;
 mod brought;
 mod election;
+mod guide;
 mod informers;
 mod ipam;
 mod lifecycle;
