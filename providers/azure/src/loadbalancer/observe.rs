@@ -326,7 +326,7 @@ impl Reads {
             return;
         }
         let items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
-        let named = items.filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
+        let named = items.filter(|item| item.may_have_link).map(|item| item.link_group.to_lowercase());
         let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
         let reads = groups.into_iter().map(|group| async move {
             let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;

@@ -62,6 +62,8 @@ pub(super) struct Planner<'a> {
     /// The addresses of ensured Services.
     reached: BTreeMap<usize, Vec<Reached>>,
     failed: BTreeMap<usize, ProviderError>,
+    /// The Services that have everything but their private link service.
+    without_link: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
 }
@@ -96,8 +98,10 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     planner.rule_steps();
     planner.member_steps();
     planner.outbound_warnings();
-    let Planner { steps, findings, failed, .. } = planner;
-    let mut steps = steps;
+    let Planner { mut steps, findings, mut failed, without_link, .. } = planner;
+    for (place, error) in without_link {
+        failed.entry(place).or_insert(error);
+    }
     steps.sort_by_key(|step| step.stage);
     Plan { steps, findings, failed }
 }
@@ -123,6 +127,7 @@ impl<'a> Planner<'a> {
             addresses: BTreeMap::new(),
             reached: BTreeMap::new(),
             failed: BTreeMap::new(),
+            without_link: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
         }

@@ -64,7 +64,12 @@ impl Planner<'_> {
         let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
-            (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
+            (Some(link), Some(frontend)) => {
+                // The load balancer serves without it.
+                if let Err(error) = self.link(place, item, link, &frontend) {
+                    self.without_link.insert(place, error);
+                }
+            }
             (None, Some(frontend)) if item.may_have_link => self.drop_unused_link(place, item, frontend),
             _ => {}
         }

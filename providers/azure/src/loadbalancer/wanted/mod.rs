@@ -60,8 +60,9 @@ pub(crate) struct Item {
     pub(crate) public_ip_group: String,
     pub(crate) access: Destinations,
     pub(crate) placing: Placing,
-    /// Whether it may have a private link service.
+    /// Whether it may have a private link service, and the resource group of that.
     pub(crate) may_have_link: bool,
+    pub(crate) link_group: String,
     /// The names of the pools that it may have for itself.
     pub(crate) own_pools: Vec<String>,
     /// The nodes with its endpoints, if it is to have such pools.
@@ -177,6 +178,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         access: destinations(service),
         placing: placing(env, work),
         may_have_link: links::is_mentioned(service.metadata.annotations.keys()),
+        link_group: annotations.readable(&keys::PLS_GROUP).unwrap_or_else(|| env.link_group.clone()),
         families,
         settings: None,
         findings: Vec::new(),
@@ -312,7 +314,7 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
     item.findings = ports.remarks.into_iter().chain(remarks).map(|(reason, text)| item.finding(reason, text)).collect();
     item.findings.extend(review);
     let own_subnet = subnet.as_ref().unwrap_or(&env.subnet);
-    let link = links::link(env, annotations, item.scheme, &item.families, &item.access, own_subnet)?;
+    let link = links::link(annotations, item.scheme, &item.families, &item.access, own_subnet)?;
     Ok(Settings {
         link,
         names_subnet: subnet.is_some(),

@@ -104,6 +104,28 @@ async fn a_private_link_service_lives_and_goes_with_its_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_link_service_in_a_group_of_its_own_goes_also_without_a_service_that_wants_it() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.bed.cloud.world(|world| world.group("sub", "links"));
+    let group = ("azure-pls-resource-group", "links");
+    let moves: [&[(&str, &str)]; 3] = [&[INTERNAL, ("azure-pls-create", "true"), group], &[INTERNAL, group], &[group]];
+    for now in moves {
+        scene.service("web", moves[0], port(80));
+        scene.ensure(&["web"]).await;
+        let links = scene.objects("privateLinkServices");
+        assert!(links[0]["id"].as_str().unwrap().contains("/resourceGroups/links/"), "{links:?}");
+        if now != moves[0] {
+            scene.service("web", now, port(80));
+            scene.ensure(&["web"]).await;
+            assert_eq!(scene.objects("privateLinkServices").len(), 0, "{now:?}");
+        }
+        scene.delete(&["web"]).await;
+        assert_eq!(scene.objects("privateLinkServices").len(), 0, "{now:?}");
+        is_empty(&scene);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_does_not_mention_its_private_link_service_any_more_can_move_and_go() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     for moves in [true, false] {
