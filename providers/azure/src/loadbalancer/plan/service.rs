@@ -131,7 +131,11 @@ impl Planner<'_> {
         {
             return Err(refused(format!("the address of the frontend {name} cannot change: {used} uses it")));
         }
-        edit.frontends.push(self.new_frontend(item, settings, family, public_ip, own.is_none())?);
+        let is_former = |it: &&Value| {
+            item.names.own(json::name(it)) && claim::family_of_frontend(self.observed, item, it) == family
+        };
+        let former = own.or_else(|| frontends.iter().find(is_former));
+        edit.frontends.push(self.new_frontend(balancer, item, settings, family, public_ip, former)?);
         if let Some(ip) = public_ip.filter(|ip| self.index.ip(ip.as_str()).is_none()) {
             edit.needs.push(ip.clone());
         }
@@ -179,6 +183,8 @@ impl Planner<'_> {
                 let is_there = !settings.names_subnet || same(subnet, self.env.subnet_id(&settings.subnet).as_str());
                 let address = json::property(frontend, "privateIPAddress");
                 let is_it = item.addresses.get(&family).is_none_or(|wanted| same(wanted, address));
+                // That of an IPv6 Service has the name that its IPv4 one gets when it becomes dual-stack.
+                let is_it = is_it && claim::family_of_frontend(self.observed, item, frontend) == family;
                 is_there && is_it && !subnet.is_empty()
             }
         }
@@ -186,29 +192,37 @@ impl Planner<'_> {
 
     fn new_frontend(
         &self,
+        balancer: &str,
         item: &Item,
         settings: &Settings,
         family: Family,
         public_ip: Option<&ArmId>,
-        is_new: bool,
+        former: Option<&Value>,
     ) -> Result<Value, ProviderError> {
         let name = item.names.frontend(family);
         if let Some(ip) = public_ip {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
-        let static_ip = self.private_address(item, settings, family)?;
-        let zones = Some(&self.observed.zones).filter(|zones| is_new && !zones.is_empty());
+        let static_ip = self.private_address(balancer, item, settings, family)?;
+        // One in the place of another has its zones, also if these are none.
+        let zones = match former {
+            Some(former) => former.get("zones").cloned(),
+            None => Some(json!(self.observed.zones)).filter(|_| !self.observed.zones.is_empty()),
+        };
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
             "privateIPAddress": static_ip,
         });
-        if let (Family::V6, Some(fields)) = (family, properties.as_object_mut()) {
-            fields.insert("privateIPAddressVersion".to_owned(), json!("IPv6"));
+        let was_v6 = former.is_some_and(|it| same(json::property(it, "privateIPAddressVersion"), "IPv6"));
+        if (family == Family::V6 || was_v6)
+            && let Some(fields) = properties.as_object_mut()
+        {
+            fields.insert("privateIPAddressVersion".to_owned(), json!(family.as_str()));
         }
         let mut frontend = json!({"name": name, "properties": properties});
         if let (Some(zones), Some(fields)) = (zones, frontend.as_object_mut()) {
-            fields.insert("zones".to_owned(), json!(zones));
+            fields.insert("zones".to_owned(), zones);
         }
         Ok(frontend)
     }
@@ -216,6 +230,7 @@ impl Planner<'_> {
     /// The static address of a new internal frontend: the requested one, else the published one if the subnet has it.
     fn private_address(
         &self,
+        balancer: &str,
         item: &Item,
         settings: &Settings,
         family: Family,
@@ -241,7 +256,20 @@ impl Planner<'_> {
         let nets: Vec<ipnet::IpNet> = one.into_iter().chain(many).filter_map(|net| net.parse().ok()).collect();
         let published = item.published.iter().filter(|ip| Family::of(**ip) == family);
         let mut kept = published.filter(|ip| nets.iter().any(|net| net.contains(*ip)));
-        Ok(kept.next().map(ToString::to_string))
+        let is_taken = |ip: &&IpAddr| self.has_another(balancer, item, **ip);
+        Ok(kept.find(|ip| !is_taken(ip)).map(ToString::to_string))
+    }
+
+    /// Whether a private address is that of a frontend that this Service does not drop with the same write.
+    fn has_another(&self, balancer: &str, item: &Item, ip: IpAddr) -> bool {
+        let stays = |name: &str| item.families.iter().any(|family| same(&item.names.frontend(*family), name));
+        let is_other = |body: &Value, frontend: &Value| {
+            let name = json::name(frontend);
+            let drops = same(json::name(body), balancer) && item.names.own(name) && !stays(name);
+            !drops && ccm_provider::address::parse_ip(json::property(frontend, "privateIPAddress")) == Some(ip)
+        };
+        self.bodies()
+            .any(|body| json::items(body, "frontendIPConfigurations").iter().any(|frontend| is_other(body, frontend)))
     }
 
     fn reached_by(

@@ -43,6 +43,20 @@ fn an_internal_service_lives_and_goes() {
 }
 
 #[test]
+fn an_internal_frontend_in_the_place_of_one_without_zones_has_none() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let mut world = World::new();
+    let zones = std::mem::take(&mut world.observed.zones);
+    let subnet = world.observed.subnets["subnet"].present().unwrap().clone();
+    world.observed.subnets.insert("other".into(), Seen::Present(subnet));
+    world.service("web", &[internal], json!({})).settle(&[]);
+    world.observed.zones = zones;
+    world.service("web", &[internal, ("azure-load-balancer-internal-subnet", "other")], json!({})).settle(&[]);
+    let frontends = json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations");
+    assert_eq!((frontends.len(), frontends[0].get("zones")), (1, None));
+}
+
+#[test]
 fn all_services_are_in_one_write_of_each_shared_object() {
     let mut world = World::new();
     for number in 0..50 {
