@@ -13,6 +13,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claim;
 use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
@@ -521,12 +522,21 @@ fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<S
     names
 }
 
-/// Whether an internal frontend of a Service goes.
+/// Whether an internal frontend of a Service goes, or one that it has shared.
 fn loses_frontend(observed: &Observed, item: &Item) -> bool {
     let stays = item.action == ServiceAction::Ensure && item.scheme == Scheme::Internal;
-    let internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
-    let mut frontends = internal.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
-    !stays && frontends.any(|frontend| item.names.own(json::name(frontend)))
+    let mut internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
+    internal.any(|balancer| {
+        let served = claim::served(item, balancer);
+        let is_lost = |frontend: &Value| match item.names.own(json::name(frontend)) {
+            true => !stays,
+            false => {
+                served.iter().any(|id| json::same(id, json::text(frontend, &["id"])))
+                    && (!stays || claim::frontend(observed, item, frontend) == claim::Frontend::Foreign)
+            }
+        };
+        json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
+    })
 }
 
 /// Whether a frontend of an internal Service is missing or has another address than wanted.

@@ -298,21 +298,42 @@ impl Planner<'_> {
             let id = self.frontend_id(balancer, frontend);
             used.iter().any(|used| same(used, id.as_str()))
         };
-        let claimed = balancer::claimed(self.observed, item, self.body(balancer)).into_iter();
-        let others = claimed.filter(|(frontend, claim)| *claim == Frontend::Own && !is_used(frontend));
-        let others: Vec<Value> = others.map(|(frontend, _)| frontend.clone()).collect();
+        let others: Vec<Value> =
+            self.left(item, self.body(balancer)).into_iter().filter(|it| !is_used(it)).cloned().collect();
         let (drops, kept) = self.droppable(balancer, item, &others);
         edit.drops = drops;
         self.findings.extend(kept);
     }
 
-    /// The names of the frontends that nothing else uses, and findings about the others.
+    /// The frontends of a load balancer that a Service is to drop where it does not use them: its own, and those that it has
+    /// shared with one that is gone.
+    fn left<'v>(&self, item: &Item, balancer: &'v Value) -> Vec<&'v Value> {
+        let tagged = self.index.tagged(&item.key).iter().map(|ip| json::reference(ip, "ipConfiguration"));
+        let used = claim::served(item, balancer).into_iter().chain(tagged);
+        // An address that is not in use refers to nothing.
+        let is_of_another =
+            |id: &&str| id.rsplit('/').next().is_some_and(|name| !name.is_empty() && !item.names.own(name));
+        let shared: Vec<&str> = used.filter(is_of_another).collect();
+        let has_shared = |frontend: &Value| {
+            shared.iter().any(|id| same(id, json::text(frontend, &["id"])))
+                || item.action == ServiceAction::Delete
+                    && claim::frontend(self.observed, item, frontend) == Frontend::Shared
+        };
+        let is_left = |frontend: &&Value| {
+            let name = json::name(frontend);
+            item.names.own(name) || has_shared(frontend) && !self.is_of_a_live_service(name)
+        };
+        json::items(balancer, "frontendIPConfigurations").iter().filter(is_left).collect()
+    }
+
+    /// The names of the frontends that nothing else uses, and findings about its own others.
     fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();
             match claim::other_use(self.body(balancer), json::text(frontend, &["id"]), &item.names.base) {
                 None => drops.push(name),
+                Some(_) if !item.names.own(&name) => {}
                 Some(used) => {
                     let text = format!(
                         "the frontend {name} of the load balancer {balancer} is not deleted, because {used} refers to it"
@@ -331,13 +352,8 @@ impl Planner<'_> {
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
             let there = Item { scheme: scheme_of(&name), ..item.clone() };
             let body = self.body(&name);
-            let claimed = balancer::claimed(self.observed, &there, body).into_iter().filter(|(frontend, claim)| {
-                let is_last =
-                    || item.action == ServiceAction::Delete && !self.is_of_a_live_service(json::name(frontend));
-                *claim == Frontend::Own || is_last()
-            });
-            let claimed: Vec<Value> = claimed.map(|(frontend, _)| frontend.clone()).collect();
-            let (mut drops, kept) = self.droppable(&name, item, &claimed);
+            let left: Vec<Value> = self.left(&there, body).into_iter().cloned().collect();
+            let (mut drops, kept) = self.droppable(&name, item, &left);
             // A load balancer whose pools users configure is not deleted: it keeps its last frontend.
             let all = json::items(body, "frontendIPConfigurations").len();
             if self.env.leaves_members(there.scheme) && drops.len() == all {

@@ -126,6 +126,23 @@ async fn a_private_link_service_in_a_group_of_its_own_goes_also_without_a_servic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_link_of_a_frontend_that_another_service_leaves_last_goes_with_it() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let shared = |number: u16| json!({"ports": port(number), "loadBalancerIP": "10.240.0.77"});
+    scene.spec("a", &[INTERNAL, ("azure-pls-create", "true")], shared(80));
+    scene.spec("b", &[INTERNAL], shared(81));
+    scene.ensure(&["a", "b"]).await;
+    scene.delete(&["a"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 1);
+    scene.service("b", &[INTERNAL], port(81));
+    scene.ensure(&["b"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 0);
+    assert_eq!(items(&scene.object("loadBalancers", "kubernetes-internal"), "frontendIPConfigurations").len(), 1);
+    scene.delete(&["b"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_does_not_mention_its_private_link_service_any_more_can_move_and_go() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     for moves in [true, false] {

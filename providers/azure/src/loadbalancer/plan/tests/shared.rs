@@ -226,6 +226,70 @@ fn both_services_of_a_frontend_may_go_together() {
 }
 
 #[test]
+fn the_frontend_of_a_service_that_is_gone_goes_when_its_last_sharer_leaves_it() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let frontends = |world: &World, balancer: &str| {
+        world.observed.balancer(balancer).map_or(0, |it| json::items(it, "frontendIPConfigurations").len())
+    };
+    for by_name in [false, true] {
+        let begin = || {
+            let mut world = World::new();
+            world.service("a", &[], json!({})).settle(&[]);
+            let name = json::name(world.addresses()[0]).to_owned();
+            let ip = world.status("a")[0].clone();
+            let named = [("azure-pip-name", &*name)];
+            match by_name {
+                true => world.service("b", &named, port(81)),
+                false => world.service("b", &[], json!({"loadBalancerIP": ip, "ports": port(81)["ports"]})),
+            };
+            world.settle(&[]);
+            world.settle(&["a"]);
+            assert_eq!((frontends(&world, CLUSTER), world.addresses().len()), (1, 1));
+            (world, name)
+        };
+        let (mut world, _) = begin();
+        world.service("b", &[], port(81)).settle(&[]);
+        assert_eq!((frontends(&world, CLUSTER), world.addresses().len()), (1, 1), "by name: {by_name}");
+        world.settle(&["b"]);
+        assert!(world.observed.balancers.is_empty() && world.addresses().is_empty() && world.rules().is_empty());
+        let (mut world, name) = begin();
+        let both = [internal, ("azure-pip-name", &*name)];
+        world.service("b", &both[..1 + usize::from(by_name)], port(81)).settle(&[]);
+        assert_eq!(
+            (frontends(&world, CLUSTER), frontends(&world, "kubernetes-internal")),
+            (0, 1),
+            "by name: {by_name}"
+        );
+        assert!(world.addresses().is_empty(), "by name: {by_name}");
+        let (mut world, _) = begin();
+        world.service("b", &[], port(81)).settle(&["b"]);
+        assert!(world.observed.balancers.is_empty() && world.addresses().is_empty(), "by name: {by_name}");
+    }
+}
+
+#[test]
+fn a_frontend_that_a_service_stops_to_share_stays_for_others() {
+    let mut world = World::new();
+    world.service("a", &[], json!({})).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    let shared = |number: u16| json!({"loadBalancerIP": ip, "ports": port(number)["ports"]});
+    world.service("b", &[], shared(81)).service("c", &[], shared(82)).settle(&[]);
+    world.service("b", &[], port(81)).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 2, "that of a is live");
+    world.service("b", &[], shared(81)).settle(&[]);
+    world.settle(&["a"]);
+    world.service("b", &[], port(81));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.findings.is_empty(), "{:?}", plan.findings);
+    world.settle(&[]);
+    assert_eq!(world.status("c")[0], ip);
+    assert_ne!(world.status("b")[0], ip);
+    world.service("c", &[], port(82)).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 2);
+    assert_eq!(world.addresses().len(), 2);
+}
+
+#[test]
 fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);
