@@ -30,7 +30,11 @@ pub(crate) struct Link {
 
 /// Whether a Service has a setting of private link services.
 pub(crate) fn is_mentioned<'a>(mut keys: impl Iterator<Item = &'a String>) -> bool {
-    keys.any(|key| key.strip_prefix(DOMAIN).is_some_and(|end| end.starts_with(PREFIX)))
+    keys.any(|key| is_key(key))
+}
+
+pub(super) fn is_key(key: &str) -> bool {
+    key.strip_prefix(DOMAIN).is_some_and(|end| end.starts_with(PREFIX))
 }
 
 pub(super) fn link(
