@@ -92,10 +92,11 @@ impl Planner<'_> {
         Ok(chosen.map(|one| one.name.clone()).unwrap_or_default())
     }
 
-    /// Whether a load balancer has the frontend of a Service.
+    /// Whether a load balancer has the frontend of a Service, or its rules for the frontend of another one.
     fn holds(&self, one: &Several, item: &Item) -> bool {
         let body = self.body(&balancer_name(&one.name, item.scheme));
-        json::items(body, "frontendIPConfigurations").iter().any(|frontend| item.names.own(json::name(frontend)))
+        let has = |list: &str| json::items(body, list).iter().any(|object| item.names.own(json::name(object)));
+        has("frontendIPConfigurations") || has("loadBalancingRules")
     }
 
     /// The load balancer whose frontend has the requested address.

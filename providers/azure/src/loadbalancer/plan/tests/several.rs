@@ -155,6 +155,19 @@ fn a_requested_address_pins_the_load_balancer() {
 }
 
 #[test]
+fn a_service_that_shares_an_address_stays_where_new_ones_may_not_come() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.service("a", &[("azure-load-balancer-configurations", "lb2")], port(81)).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    let shared = |number: u16| json!({"loadBalancerIP": ip, "ports": port(number)["ports"]});
+    world.service("b", &[], shared(82)).settle(&[]);
+    world.env.several[1].takes_services = false;
+    world.service("b", &[], shared(83)).settle(&[]);
+    assert_eq!(json::items(world.balancer("lb2"), "loadBalancingRules")[1]["properties"]["frontendPort"], 83);
+    assert!(world.service("c", &[], shared(84)).pass(&[])["c"].contains("lb2"), "a new one may not come");
+}
+
+#[test]
 fn an_entry_of_the_cluster_name_is_needed() {
     let mut world = several(&["lb1"]);
     let errors = world.service("a", &[], port(81)).pass(&[]);
