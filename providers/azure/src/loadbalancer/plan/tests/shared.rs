@@ -361,6 +361,31 @@ fn destinations_of_an_annotation_replace_the_nodes_and_stay() {
 }
 
 #[test]
+fn a_port_of_a_service_leaves_destinations_that_another_one_keeps() {
+    let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16");
+    let others = ("azure-allowed-destination-ip-ranges", "10.0.0.0/24");
+    let nodes = ("azure-disable-load-balancer-floating-ip", "true");
+    let begin = || {
+        let mut world = World::new();
+        world.service("web", &[nodes, ranges], json!({})).service("api", &[nodes, ranges], port(81)).settle(&[]);
+        world
+    };
+    let ports = |world: &World, destination: &str| -> Vec<Value> {
+        let has = |rule: &&Value| rule["properties"].to_string().contains(destination);
+        world.rules().iter().filter(has).map(|rule| rule["properties"]["destinationPortRanges"][0].clone()).collect()
+    };
+    for now in [&[nodes, others][..], &[ranges]] {
+        let mut world = begin();
+        assert_eq!(ports(&world, "10.0.0.0/16").len(), 2);
+        world.service("web", now, json!({})).pass_of_one("web", ServiceAction::Ensure);
+        assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")], "{now:?}");
+    }
+    let mut world = begin();
+    world.pass_of_one("web", ServiceAction::Delete);
+    assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")]);
+}
+
+#[test]
 fn the_load_balancer_may_be_in_another_resource_group_and_its_name_in_another_case() {
     let mut world = World::new();
     world.env.balancer_group = "lbs".into();
