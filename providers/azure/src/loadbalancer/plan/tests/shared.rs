@@ -57,6 +57,27 @@ fn an_internal_frontend_in_the_place_of_one_without_zones_has_none() {
 }
 
 #[test]
+fn a_udp_rule_that_had_all_ports_resets_no_connections() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let ha = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let spec = json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]});
+    let mut world = World::new();
+    world.service("dns", &[internal, ha], spec.clone()).settle(&[]);
+    let rule = |world: &World| json::items(world.balancer("kubernetes-internal"), "loadBalancingRules")[0].clone();
+    assert_eq!(rule(&world)["properties"]["enableTcpReset"], true);
+    world.service("dns", &[internal], spec).settle(&[]);
+    assert_eq!(
+        (json::property(&rule(&world), "protocol"), rule(&world)["properties"].get("enableTcpReset")),
+        ("Udp", None)
+    );
+    // As the API shows it.
+    json::items_mut(world.balancer_mut("kubernetes-internal"), "loadBalancingRules")[0]["properties"]["enableTcpReset"] =
+        json!(false);
+    world.settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
 fn all_services_are_in_one_write_of_each_shared_object() {
     let mut world = World::new();
     for number in 0..50 {
