@@ -239,7 +239,10 @@ impl Reads {
         }
         let frontends = observed.frontends();
         let ids = frontends.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
-        let unknown = ids.filter(|id| observed.public_ip(id.as_str()).is_none()).map(|id| id.group().to_lowercase());
+        // One that was dynamic has none before the write.
+        let has_none =
+            |id: &ArmId| observed.public_ip(id.as_str()).is_none_or(|ip| json::property(ip, "ipAddress").is_empty());
+        let unknown = ids.filter(has_none).map(|id| id.group().to_lowercase());
         let groups: BTreeSet<String> = unknown.filter(|group| observed.public_ips.contains_key(group)).collect();
         observed.public_ips.extend(join_all(groups.into_iter().map(|group| self.public_ips(env, group))).await);
         Ok(observed)

@@ -132,6 +132,11 @@ impl AddressEdit {
         if is_users {
             return;
         }
+        // Standard load balancers need it. A zone cannot be added.
+        if same(json::text(address, &["sku", "name"]), "Basic") {
+            let standard = json!({"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}});
+            json::overlay(address, &standard);
+        }
         if let (true, Some(wanted)) = (env.changes_ip_tags, &settings.ip_tags)
             && tags::differ_of_ip(address, wanted)
         {

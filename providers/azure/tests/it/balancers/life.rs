@@ -90,6 +90,28 @@ async fn a_service_moves_between_external_and_internal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_basic_address_of_an_older_load_balancer_becomes_a_standard_one() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    let name = format!("kubernetes-{}", scene.services["web"].default_load_balancer_name());
+    for method in ["Static", "Dynamic"] {
+        scene.service("web", &[], port(80));
+        let basic = json!({"location": "eastus", "sku": {"name": "Basic"},
+            "tags": {"k8s-azure-service": "default/web", "k8s-azure-cluster-name": CLUSTER},
+            "properties": {"publicIPAllocationMethod": method, "publicIPAddressVersion": "IPv4"}});
+        scene.bed.cloud.by_hand("PUT", &format!("{GROUP}/Microsoft.Network/publicIPAddresses/{name}"), &basic).unwrap();
+        scene.ensure(&["web"]).await;
+        let address = scene.object("publicIPAddresses", &name);
+        assert_eq!(
+            (&address["sku"]["name"], &address["properties"]["ipAddress"]),
+            (&json!("Standard"), &json!(scene.ip("web")))
+        );
+        scene.delete(&["web"]).await;
+        is_empty(&scene);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_private_link_service_lives_and_goes_with_its_service() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     scene.service("web", &[INTERNAL, ("azure-pls-create", "true")], port(80));
