@@ -329,6 +329,24 @@ fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
 }
 
 #[test]
+fn the_status_has_the_address_of_the_frontend_that_serves() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let frontend = json::items(world.balancer("kubernetes"), "frontendIPConfigurations")[0]["id"].clone();
+    world.service("api", &[], port(81)).settle(&[]);
+    let rule = json!({"name": "out", "properties": {"frontendIPConfigurations": [{"id": frontend}]}});
+    json::items_mut(world.balancer_mut("kubernetes"), "outboundRules").push(rule);
+    let name = format!("kubernetes-{}", world.services["api"].default_load_balancer_name());
+    world.service("web", &[("azure-pip-name", &name)], port(82)).pass(&[]);
+    assert_eq!(
+        json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(),
+        2,
+        "an outbound rule uses it"
+    );
+    assert_eq!(world.status("web"), world.status("api"));
+}
+
+#[test]
 fn the_shared_probe_goes_with_its_last_rule() {
     let mut world = World::new();
     world.env.shared_probe = Some((10256, "/healthz".into()));
