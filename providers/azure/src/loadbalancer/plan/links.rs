@@ -57,9 +57,11 @@ impl Planner<'_> {
                         "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations but azure-pls-create"
                     )));
                 }
-                _ if !same(found, &name) => {
+                _ if !same(json::text(present, &["id"]), id.as_str()) => {
                     return Err(refused(format!(
-                        "the private link service {found} cannot be renamed to {name}; set azure-pls-create to \"false\" first"
+                        "the private link service {found} cannot be renamed to {name} of the resource group {}; set azure-pls-create \
+                         to \"false\" first",
+                        item.link_group
                     )));
                 }
                 _ => {}

@@ -86,6 +86,15 @@ fn without_its_name_it_keeps_the_one_that_it_has() {
 }
 
 #[test]
+fn it_stays_in_its_group() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-resource-group", "links")], json!({})).pass(&[]);
+    assert!(errors["web"].contains("the resource group links"), "{errors:?}");
+    assert_eq!(links(&world).len(), 1);
+}
+
+#[test]
 fn its_error_does_not_hold_the_load_balancer_back() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
