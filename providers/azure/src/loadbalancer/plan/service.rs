@@ -394,6 +394,15 @@ impl Planner<'_> {
         for family in &item.families {
             let id = self.public_ip(item, &settings.public_ip, *family)?;
             let present = self.index.ip(id.as_str());
+            if let Some(ip) = present.filter(|ip| claim::family_of(ip) != *family) {
+                let key = if *family == Family::V6 { keys::PIP_NAME_IPV6.row.key } else { keys::PIP_NAME.row.key };
+                return Err(refused(format!(
+                    "the public IP address {} is an {} one, and the Service needs one of {}; make it, and name it in {key}",
+                    id.name(),
+                    claim::family_of(ip).as_str(),
+                    family.as_str()
+                )));
+            }
             let is_users = present.is_some_and(|ip| self.is_users(ip));
             if let Some(label) = &settings.public_ip.dns_label
                 && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)

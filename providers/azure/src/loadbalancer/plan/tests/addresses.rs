@@ -188,6 +188,17 @@ fn an_internal_service_that_becomes_dual_stack_keeps_no_frontend_of_the_wrong_fa
 }
 
 #[test]
+fn an_address_of_the_other_family_is_named_and_the_service_goes_on_with_what_it_has() {
+    let mut world = World::new();
+    world.service("web", &[], json!({"ipFamilies": ["IPv6"]})).settle(&[]);
+    let (before, status) = (world.balancer("kubernetes").clone(), world.status("web"));
+    let errors = world.service("web", &[], json!({"ipFamilies": ["IPv6", "IPv4"]})).pass(&[]);
+    let name = format!("kubernetes-{}", world.services["web"].default_load_balancer_name());
+    assert!(errors["web"].contains(&name) && errors["web"].contains("azure-pip-name"), "{errors:?}");
+    assert_eq!((world.balancer("kubernetes"), world.status("web"), &world.writes[..]), (&before, status, &[][..]));
+}
+
+#[test]
 fn a_missing_subnet_fails_its_service_alone() {
     let mut world = World::new();
     world.observed.subnets.insert("none".into(), Seen::Absent);
