@@ -2,6 +2,8 @@
 //!
 //! Upstream: `pkg/consts` of cloud-provider-azure. A boolean is `true` in any case; any other text is `false`.
 
+use std::collections::BTreeMap;
+
 use ccm_kit::annotations::{BalancerKind, On, Parsed, Spelling, Table, Wrong, value};
 use ccm_provider::Finding;
 use serde::{Deserialize, Serialize};
@@ -171,10 +173,9 @@ fn addresses(text: &str) -> Parsed<Vec<std::net::IpAddr>> {
 }
 
 fn ip_tags(text: &str) -> Parsed<Vec<(String, String)>> {
-    let pairs = value::items(text).filter_map(|item| item.split_once('='));
-    let mut tags: Vec<_> = pairs.map(|(kind, tag)| (kind.trim().to_owned(), tag.trim().to_owned())).collect();
-    tags.sort();
-    Ok(Some(tags))
+    let pairs = value::items(text).filter_map(|item| item.split_once('=').filter(|(_, tag)| !tag.contains('=')));
+    let tags: BTreeMap<_, _> = pairs.map(|(kind, tag)| (kind.trim().to_owned(), tag.trim().to_owned())).collect();
+    Ok(Some(tags.into_iter().collect()))
 }
 
 fn bounded(text: &str, least: u16, most: u16, what: &str) -> Parsed<u16> {

@@ -7,6 +7,14 @@ fn given(key: &str, value: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
+fn an_ip_tag_has_one_equals_sign_and_the_last_of_a_type_wins() {
+    let of = |text: &str| ip_tags(text).ok().flatten().unwrap();
+    let pair = |kind: &str, tag: &str| (kind.to_owned(), tag.to_owned());
+    assert_eq!(of("B=1, A=1,A=2,C=x=y"), [pair("A", "2"), pair("B", "1")]);
+    assert_eq!(of(""), []);
+}
+
+#[test]
 fn a_boolean_is_true_in_any_case() {
     for (text, expected) in [("true", Scheme::Internal), ("True", Scheme::Internal), ("1", Scheme::External)] {
         assert_eq!(scheme_of(Annotations::read(&given(LB_INTERNAL.row.key, text))), expected, "{text}");

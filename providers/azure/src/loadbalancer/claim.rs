@@ -104,6 +104,12 @@ pub(crate) fn family_of_frontend(observed: &Observed, item: &Item, frontend: &Va
     })
 }
 
+/// The IDs of the frontends of a load balancer to which the rules of a Service refer.
+pub(crate) fn served<'v>(item: &Item, balancer: &'v Value) -> Vec<&'v str> {
+    let rules = json::items(balancer, "loadBalancingRules").iter().filter(|rule| item.names.own(json::name(rule)));
+    rules.map(|rule| json::reference(rule, "frontendIPConfiguration")).collect()
+}
+
 /// What else uses a frontend of a load balancer, besides the rules of the Service whose names begin with `base`.
 pub(crate) fn other_use(balancer: &Value, id: &str, base: &str) -> Option<String> {
     let refers = |object: &&Value| same(json::reference(object, "frontendIPConfiguration"), id);

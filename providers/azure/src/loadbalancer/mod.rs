@@ -249,6 +249,8 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
     let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
     let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
     let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+    let served: Vec<&str> = balancers.iter().flat_map(|balancer| claim::served(item, balancer)).collect();
+    let serves = |frontend: &&serde_json::Value| served.iter().any(|id| json::same(id, json::text(frontend, &["id"])));
     let address = |family: &names::Family| {
         let name = item.names.frontend(*family);
         let own = frontends().find(|frontend| json::same(json::name(frontend), &name));
@@ -256,7 +258,9 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
             claim::frontend(observed, item, frontend) == claim::Frontend::Shared
                 && claim::family_of_frontend(observed, item, frontend) == *family
         };
-        observed.address(own.or_else(|| frontends().find(is_shared))?)
+        // Its own one may be there only because others use it.
+        let serving = own.filter(serves).or_else(|| frontends().filter(serves).find(is_shared));
+        observed.address(serving.or(own).or_else(|| frontends().find(is_shared))?)
     };
     let families = BTreeSet::from_iter(&item.families);
     let own = families.into_iter().map(address).collect::<Option<Vec<_>>>()?;

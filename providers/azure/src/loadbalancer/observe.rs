@@ -13,6 +13,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claim;
 use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
@@ -238,7 +239,10 @@ impl Reads {
         }
         let frontends = observed.frontends();
         let ids = frontends.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
-        let unknown = ids.filter(|id| observed.public_ip(id.as_str()).is_none()).map(|id| id.group().to_lowercase());
+        // One that was dynamic has none before the write.
+        let has_none =
+            |id: &ArmId| observed.public_ip(id.as_str()).is_none_or(|ip| json::property(ip, "ipAddress").is_empty());
+        let unknown = ids.filter(has_none).map(|id| id.group().to_lowercase());
         let groups: BTreeSet<String> = unknown.filter(|group| observed.public_ips.contains_key(group)).collect();
         observed.public_ips.extend(join_all(groups.into_iter().map(|group| self.public_ips(env, group))).await);
         Ok(observed)
@@ -326,7 +330,7 @@ impl Reads {
             return;
         }
         let items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
-        let named = items.filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
+        let named = items.filter(|item| item.may_have_link).map(|item| item.link_group.to_lowercase());
         let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
         let reads = groups.into_iter().map(|group| async move {
             let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;
@@ -521,12 +525,21 @@ fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<S
     names
 }
 
-/// Whether an internal frontend of a Service goes.
+/// Whether an internal frontend of a Service goes, or one that it has shared.
 fn loses_frontend(observed: &Observed, item: &Item) -> bool {
     let stays = item.action == ServiceAction::Ensure && item.scheme == Scheme::Internal;
-    let internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
-    let mut frontends = internal.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
-    !stays && frontends.any(|frontend| item.names.own(json::name(frontend)))
+    let mut internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
+    internal.any(|balancer| {
+        let served = claim::served(item, balancer);
+        let is_lost = |frontend: &Value| match item.names.own(json::name(frontend)) {
+            true => !stays,
+            false => {
+                served.iter().any(|id| json::same(id, json::text(frontend, &["id"])))
+                    && (!stays || claim::frontend(observed, item, frontend) == claim::Frontend::Foreign)
+            }
+        };
+        json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
+    })
 }
 
 /// Whether a frontend of an internal Service is missing or has another address than wanted.

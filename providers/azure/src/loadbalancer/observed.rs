@@ -90,15 +90,15 @@ impl ServiceFacts {
         let ingress = service.status.load_balancer.ingress.iter();
         let annotation = service.metadata.annotations.get(crate::annotations::DESTINATION_RANGES.row.key);
         let (destinations, families) = (destinations(service), Family::of_service(service));
-        let family = |range: &str| Some(Family::of(range.parse::<ipnet::IpNet>().ok()?.addr()));
         let ranges = annotation.into_iter().flat_map(|text| text.split(',')).map(str::trim);
-        let is_used = |range: &&str| family(range).is_some_and(|family| families.contains(&family));
-        let ranges = ranges.filter(|range| !destinations.has_floating_ip && is_used(range));
+        let ranges = ranges.filter_map(|range| range.parse::<ipnet::IpNet>().ok());
+        let ranges =
+            ranges.filter(|range| !destinations.has_floating_ip && families.contains(&Family::of(range.addr())));
         Self {
             key: service.key().to_string(),
             base: service.default_load_balancer_name(),
             published: ingress.filter_map(|ingress| ccm_provider::address::parse_ip(&ingress.ip)).collect(),
-            ranges: ranges.map(str::to_owned).collect(),
+            ranges: ranges.map(|range| range.to_string()).collect(),
             destinations,
             is_going: service.metadata.deletion_timestamp.is_some() || !service.is_load_balancer(),
         }

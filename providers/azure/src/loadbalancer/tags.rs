@@ -46,9 +46,9 @@ pub(crate) fn with(mut tags: Tags, more: Tags) -> Tags {
     tags
 }
 
-/// The value of a tag of an object, by one of its names.
+/// The value of a tag of an object, by the first of its names that is there, also if that is empty.
 pub(crate) fn get<'v>(object: &'v Value, names: &[&str; 2]) -> &'v str {
-    names.iter().map(|name| json::text(object, &["tags", name])).find(|value| !value.is_empty()).unwrap_or_default()
+    names.iter().find_map(|name| json::at(object, &["tags", name]).as_str()).unwrap_or_default()
 }
 
 /// Sets tags of an object. With `system`, all others are removed whose names do not begin with one of them.

@@ -132,6 +132,11 @@ impl AddressEdit {
         if is_users {
             return;
         }
+        // Standard load balancers need it. A zone cannot be added.
+        if same(json::text(address, &["sku", "name"]), "Basic") {
+            let standard = json!({"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}});
+            json::overlay(address, &standard);
+        }
         if let (true, Some(wanted)) = (env.changes_ip_tags, &settings.ip_tags)
             && tags::differ_of_ip(address, wanted)
         {
@@ -202,7 +207,7 @@ fn is_label(label: &str) -> bool {
 /// Sets a tag under the name that it has.
 fn set_tag(object: &mut Value, names: &[&str; 2], value: &str) {
     let tags = json::object_mut(object, "tags");
-    let has = |name: &&&str| tags.get(**name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let has = |name: &&&str| tags.get(**name).is_some_and(Value::is_string);
     let name = names.iter().find(has).unwrap_or(&names[0]);
     tags.insert((*name).to_owned(), json!(value));
 }
@@ -278,6 +283,20 @@ mod tests {
         assert_eq!(after(&env(), &one, vec![release("default/api", false)]), Outcome::Delete);
         assert_eq!(after(&env(), &before, vec![release(KEY, false), release("default/api", false)]), Outcome::Delete);
         assert!(matches!(after(&env(), &one, vec![release("default/api", true)]), Outcome::Put(_)), "it is in use");
+    }
+
+    #[test]
+    fn one_with_the_old_and_the_new_tag_goes_with_the_last_service_of_the_new_one() {
+        let before = json!({"name": "ip", "tags": {"service": "default/web,default/api", "k8s-azure-service": "default/web,default/api"}});
+        let Outcome::Put(one) = after(&env(), &before, vec![release(KEY, false)]) else { panic!("it is used") };
+        assert_eq!(one["tags"]["k8s-azure-service"], "default/api");
+        assert_eq!(after(&env(), &one, vec![release("default/api", false)]), Outcome::Delete);
+        let Outcome::Put(none) = after(&env(), &one, vec![release("default/api", true)]) else {
+            panic!("it is in use")
+        };
+        assert_eq!(tags::get(&none, &tags::SERVICE), "", "an empty new tag wins, as in the Go program");
+        let Outcome::Put(again) = after(&env(), &none, vec![uses(PublicIp::default(), false)]) else { panic!() };
+        assert_eq!(again["tags"]["k8s-azure-service"], KEY);
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn put(list: &mut Vec<Value>, wanted: &Value) {
     }
 }
 
-/// Whether an object has all the wanted fields. Texts are compared without case, and an absent boolean is false.
+/// Whether an object has all the wanted fields. Texts are compared without case, and false and an absent field are equal.
 fn has_all(present: &Value, wanted: &Value) -> bool {
     match (present, wanted) {
         (present, Value::Object(fields)) => {
@@ -213,7 +213,7 @@ fn has_all(present: &Value, wanted: &Value) -> bool {
             fields.iter().all(|(key, wanted)| has_all(field(key), wanted))
         }
         (Value::String(present), Value::String(wanted)) => same(present, wanted),
-        (Value::Null, Value::Bool(false)) => true,
+        (Value::Null, Value::Bool(false)) | (Value::Bool(false), Value::Null) => true,
         (present, wanted) => present == wanted,
     }
 }
@@ -232,7 +232,7 @@ fn remove_unused_shared_probe(balancer: &mut Value) {
 /// A rule as an object.
 pub(super) fn rule(env: &Env, balancer: &ArmId, pool: &ArmId, frontend: &str, rule: &Rule) -> Value {
     let probe = rule.probe.as_ref().map(|name| json!({"id": balancer.child("probes", name).as_str()}));
-    let mut properties = json!({
+    let properties = json!({
         "protocol": rule.protocol,
         "frontendPort": rule.frontend_port,
         "backendPort": rule.backend_port,
@@ -244,10 +244,8 @@ pub(super) fn rule(env: &Env, balancer: &ArmId, pool: &ArmId, frontend: &str, ru
         "backendAddressPool": {"id": pool.as_str()},
         // A null removes it from a rule that has one.
         "probe": probe,
+        "enableTcpReset": rule.resets,
     });
-    if let (Some(resets), Some(fields)) = (rule.resets, properties.as_object_mut()) {
-        fields.insert("enableTcpReset".to_owned(), json!(resets));
-    }
     json!({"name": rule.name, "properties": properties})
 }
 

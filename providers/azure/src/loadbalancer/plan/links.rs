@@ -37,9 +37,11 @@ impl Planner<'_> {
         link: &Link,
         frontend: &ArmId,
     ) -> Result<(), ProviderError> {
-        let name = link.name.clone().unwrap_or_else(|| names::private_link(frontend.name()));
-        let id = ArmId::new(&self.env.subscription, &link.group, SERVICES, &name);
         let present = self.link_of(frontend).cloned();
+        // Without the annotation it keeps the name that it has.
+        let name = link.name.clone().or_else(|| present.as_ref().map(|it| json::name(it).to_owned()));
+        let name = name.unwrap_or_else(|| names::private_link(frontend.name()));
+        let id = ArmId::new(&self.env.subscription, &item.link_group, SERVICES, &name);
         if let Some(present) = &present {
             let owner = json::text(present, &["tags", tags::OWNER]);
             let found = json::name(present);
@@ -55,9 +57,11 @@ impl Planner<'_> {
                         "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations but azure-pls-create"
                     )));
                 }
-                _ if !same(found, &name) => {
+                _ if !same(json::text(present, &["id"]), id.as_str()) => {
                     return Err(refused(format!(
-                        "the private link service {found} cannot be renamed to {name}; set azure-pls-create to \"false\" first"
+                        "the private link service {found} cannot be renamed to {name} of the resource group {}; set azure-pls-create \
+                         to \"false\" first",
+                        item.link_group
                     )));
                 }
                 _ => {}

@@ -22,6 +22,7 @@ use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
 use super::balancer::BalancerChange;
 use super::limits::MOST_SETS;
+use super::place::Places;
 use super::step::Write;
 use super::{Planner, is_pair, summary};
 use crate::client::id::ArmId;
@@ -50,9 +51,6 @@ struct Changes {
     is_of_new: bool,
 }
 
-/// The nodes of each of several load balancers, by name.
-type Places = BTreeMap<String, BTreeSet<String>>;
-
 impl Planner<'_> {
     /// Plans the members of all pools.
     pub(super) fn member_steps(&mut self) {
@@ -65,7 +63,7 @@ impl Planner<'_> {
 
     /// The members of the pools of all nodes.
     fn members_of_all(&mut self, owner: usize) {
-        let places = self.places_of_nodes();
+        let places = self.places.clone();
         let mut changes = Changes::default();
         changes.places.insert(owner);
         // The sets of nodes decide behind which of several load balancers they are: those of unknown ones stay.
@@ -252,7 +250,7 @@ impl Planner<'_> {
     }
 
     /// Whether an address is in the pool of the load balancer to which its node moves, if there is any.
-    fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
+    pub(super) fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
         let Some(ip) = ccm_provider::address::parse_ip(address) else { return true };
         let is_of = |(_, host): &(&String, &Host)| host.addresses.contains(&ip);
         let node = self.wanted.hosts.iter().flatten().find(is_of).map(|(name, _)| name);

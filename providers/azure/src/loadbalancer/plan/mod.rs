@@ -17,6 +17,7 @@ use super::wanted::{Item, Wanted};
 use crate::client::id::ArmId;
 
 pub(crate) mod address;
+mod backends;
 pub(crate) mod balancer;
 mod index;
 mod limits;
@@ -36,7 +37,7 @@ use address::{AddressChange, AddressEdit, Outcome};
 use balancer::{BalancerChange, Edit};
 use index::Index;
 pub(crate) use limits::MOST_SETS;
-pub(crate) use place::set_of;
+pub(crate) use place::{Places, set_of};
 use service::Reached;
 use step::Write;
 
@@ -61,7 +62,11 @@ pub(super) struct Planner<'a> {
     addresses: BTreeMap<ArmId, AddressChange>,
     /// The addresses of ensured Services.
     reached: BTreeMap<usize, Vec<Reached>>,
+    /// See [`Planner::places_of_nodes`].
+    places: Option<Places>,
     failed: BTreeMap<usize, ProviderError>,
+    /// The Services that have everything but their private link service.
+    without_link: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
 }
@@ -93,17 +98,20 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     }
     planner.address_steps();
     planner.balancer_steps();
+    planner.places = planner.places_of_nodes();
     planner.rule_steps();
     planner.member_steps();
     planner.outbound_warnings();
-    let Planner { steps, findings, failed, .. } = planner;
-    let mut steps = steps;
+    let Planner { mut steps, findings, mut failed, without_link, .. } = planner;
+    for (place, error) in without_link {
+        failed.entry(place).or_insert(error);
+    }
     steps.sort_by_key(|step| step.stage);
     Plan { steps, findings, failed }
 }
 
 /// The nodes of each of several load balancers, by name; `None` if there is only one.
-pub(crate) fn places(env: &Env, observed: &Observed, wanted: &Wanted) -> Option<BTreeMap<String, BTreeSet<String>>> {
+pub(crate) fn places(env: &Env, observed: &Observed, wanted: &Wanted) -> Option<Places> {
     Planner::new(env, observed, wanted).places_of_nodes()
 }
 
@@ -122,7 +130,9 @@ impl<'a> Planner<'a> {
             balancers: observed.balancers.iter().map(of).collect(),
             addresses: BTreeMap::new(),
             reached: BTreeMap::new(),
+            places: None,
             failed: BTreeMap::new(),
+            without_link: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
         }

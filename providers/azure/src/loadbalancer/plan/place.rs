@@ -22,6 +22,9 @@ use crate::annotations as keys;
 const KEY: &str = "multipleStandardLoadBalancerConfigurations";
 const UNPLACED: &str = "FailedToFindLoadBalancerForNode";
 
+/// The nodes of each of several load balancers, by name.
+pub(crate) type Places = BTreeMap<String, BTreeSet<String>>;
+
 /// The scale set or availability set of a node.
 pub(crate) fn set_of(observed: &Observed, host: &Host) -> Option<String> {
     let machine = Machine::of(&host.provider_id)?;
@@ -92,10 +95,11 @@ impl Planner<'_> {
         Ok(chosen.map(|one| one.name.clone()).unwrap_or_default())
     }
 
-    /// Whether a load balancer has the frontend of a Service.
+    /// Whether a load balancer has the frontend of a Service, or its rules for the frontend of another one.
     fn holds(&self, one: &Several, item: &Item) -> bool {
         let body = self.body(&balancer_name(&one.name, item.scheme));
-        json::items(body, "frontendIPConfigurations").iter().any(|frontend| item.names.own(json::name(frontend)))
+        let has = |list: &str| json::items(body, list).iter().any(|object| item.names.own(json::name(object)));
+        has("frontendIPConfigurations") || has("loadBalancingRules")
     }
 
     /// The load balancer whose frontend has the requested address.
@@ -127,7 +131,7 @@ impl Planner<'_> {
     }
 
     /// The nodes of each load balancer, by name without the end of internal ones. `None`: all nodes are behind the only one.
-    pub(super) fn places_of_nodes(&mut self) -> Option<BTreeMap<String, BTreeSet<String>>> {
+    pub(super) fn places_of_nodes(&mut self) -> Option<Places> {
         let several = &self.env.several;
         let hosts = self.wanted.hosts.as_ref().filter(|_| !several.is_empty())?;
         let exists = |one: &&Several| {
@@ -135,8 +139,7 @@ impl Planner<'_> {
             own.any(|body| !super::BalancerChange::is_empty(body) && self.pools_of_all(body).next().is_some())
         };
         let existing: Vec<&Several> = several.iter().filter(exists).collect();
-        let mut places: BTreeMap<String, BTreeSet<String>> =
-            existing.iter().map(|one| (one.name.clone(), BTreeSet::new())).collect();
+        let mut places: Places = existing.iter().map(|one| (one.name.clone(), BTreeSet::new())).collect();
         let mut unplaced = Vec::new();
         let primary = |host: &Host| {
             let set = set_of(self.observed, host)?;

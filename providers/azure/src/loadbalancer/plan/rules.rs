@@ -16,6 +16,7 @@ use super::super::tags;
 use super::super::wanted::access::Access;
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Destinations, Item, refused};
+use super::backends::Holders;
 use super::security::{self, Claim, Keep, by_family, has_failed};
 use super::service::Reached;
 use super::step::{SecurityChange, SecurityPart, Write};
@@ -32,6 +33,7 @@ struct Others<'a> {
     services: BTreeMap<IpAddr, Vec<&'a ServiceFacts>>,
     /// The load balancing rules of Services that stay, by the address of the frontend.
     rules: BTreeMap<IpAddr, Vec<&'a Value>>,
+    holders: Holders,
 }
 
 impl<'a> Planner<'a> {
@@ -64,6 +66,8 @@ impl<'a> Planner<'a> {
         let mut keep = keep(facts, &parts);
         let frontends = self.observed.frontends();
         keep.own.extend(frontends.filter_map(|frontend| self.index.address(frontend)).map(|ip| ip.to_string()));
+        let keys = parts.iter().filter_map(|part| Some(&*self.wanted.items.get(&part.claim.place)?.key)).collect();
+        self.add_joining(facts, &others.holders, &keys, &mut keep);
         keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
         let mut before = group.clone();
         tags::set_configured(&mut before, &self.env.tags, &self.env.system_tags);
@@ -123,6 +127,7 @@ impl<'a> Planner<'a> {
         let custom = settings.and_then(|settings| settings.access.as_ref()?.destinations.as_ref());
         let mut pending = Vec::new();
         let mut own: BTreeSet<IpAddr> = additional.iter().copied().collect();
+        let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
         let mut destinations = BTreeMap::new();
         match (has_floating_ip, custom) {
             (true, _) if item.action == ServiceAction::Delete => {}
@@ -144,13 +149,18 @@ impl<'a> Planner<'a> {
                 let is_of =
                     |ip: &IpAddr| item.families.contains(&Family::of(*ip)) || item.action == ServiceAction::Delete;
                 let hosts = item.own_hosts.as_ref().map(|hosts| addresses_of(hosts.values()));
-                own.extend(hosts.unwrap_or_else(|| self.host_addresses(facts)).into_iter().filter(is_of));
+                let holder = others.holders.get(&item.names.base.to_lowercase());
+                let holder = holder.filter(|_| item.action != ServiceAction::Delete);
+                let hosts = hosts.or_else(|| self.addresses_behind(holder?));
+                let all = self.host_addresses(facts);
+                own.extend(hosts.as_ref().unwrap_or(&all).iter().copied().filter(is_of));
+                // It may have been behind another one.
+                former.extend(all);
             }
         }
         for (family, ips) in by_family(own.iter().copied()) {
             destinations.entry(family).or_default().extend(ips);
         }
-        let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
         let frontends = self.observed.frontends();
         let own_frontends = frontends.filter(|frontend| item.names.own(json::name(frontend)));
         former.extend(own_frontends.filter_map(|frontend| self.index.address(frontend)));
@@ -163,14 +173,6 @@ impl<'a> Planner<'a> {
         }
         let claim = Claim { place, destinations, former: by_family(former), ports: ports.clone(), kept, access };
         Some(SecurityPart { claim, pending })
-    }
-
-    /// The addresses of the nodes behind the load balancers.
-    fn host_addresses(&self, facts: &Facts) -> BTreeSet<IpAddr> {
-        match &self.wanted.hosts {
-            Some(hosts) => addresses_of(hosts.values()),
-            None => facts.nodes.clone(),
-        }
     }
 
     fn others(&self, facts: &'a Facts) -> Others<'a> {
@@ -212,7 +214,7 @@ impl<'a> Planner<'a> {
                 services.entry(*ip).or_default().push(service);
             }
         }
-        Others { addresses, services, rules }
+        Others { addresses, services, rules, holders: self.holders() }
     }
 
     /// The ports of other Services of the same destinations.
@@ -245,7 +247,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
+pub(super) fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
     hosts.flat_map(|host| host.addresses.iter().copied()).collect()
 }
 
@@ -253,20 +255,27 @@ fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
 fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
     let of_services = facts.services.iter().flat_map(|service| {
         let ips = service.published.iter().chain(&service.destinations.additional);
-        ips.map(ToString::to_string).chain(service.ranges.iter().filter(|_| !service.is_going).cloned())
+        ips.map(ToString::to_string)
     });
-    let of_parts = parts.iter().flat_map(|part| part.claim.destinations.values().flatten().cloned());
-    let mut node_ports = BTreeMap::<String, BTreeSet<i32>>::new();
+    let mut keep = Keep {
+        own: of_services.collect(),
+        nodes: facts.nodes.iter().map(ToString::to_string).collect(),
+        ..Keep::default()
+    };
     for service in facts.services.iter().filter(|service| !service.is_going && !service.destinations.has_floating_ip) {
-        for (protocol, ports) in &service.destinations.ports {
-            node_ports.entry(protocol.clone()).or_default().extend(ports);
+        let ports = &service.destinations.ports;
+        security::add_ports(&mut keep.node_ports, ports);
+        service.ranges.iter().for_each(|range| keep.add_range(range, ports));
+    }
+    for part in parts {
+        for destination in part.claim.destinations.values().flatten() {
+            match destination.contains('/') {
+                true => keep.add_range(destination, &part.claim.ports),
+                false => drop(keep.own.insert(destination.clone())),
+            }
         }
     }
-    Keep {
-        own: of_services.chain(of_parts).collect(),
-        nodes: facts.nodes.iter().map(ToString::to_string).collect(),
-        node_ports,
-    }
+    keep
 }
 
 impl SecurityChange {

@@ -46,16 +46,26 @@ pub(crate) struct Keep {
     pub(crate) own: BTreeSet<String>,
     /// Those of nodes.
     pub(crate) nodes: BTreeSet<String>,
-    /// The ports by protocol for which nodes are destinations.
-    pub(crate) node_ports: BTreeMap<String, BTreeSet<i32>>,
+    /// The ports for which nodes are destinations.
+    pub(crate) node_ports: Ports,
+    /// The ports for which a network is a destination in place of the nodes.
+    pub(crate) ranges: BTreeMap<String, Ports>,
+    /// The ports of Services without a part in the change, and all nodes that are their destinations by now.
+    pub(crate) joining: Vec<(Ports, BTreeSet<String>)>,
 }
 
+/// Ports by protocol.
+pub(crate) type Ports = BTreeMap<String, BTreeSet<i32>>;
+
 impl Keep {
-    /// Whether nodes are destinations of a rule: of none whose Service has floating IP again.
-    fn has_nodes(&self, rule: &Rule) -> bool {
-        let ports = || rule.ports.iter().flatten();
-        let mut used = self.node_ports.iter().filter(|(protocol, _)| rule.denies || same(protocol, &rule.protocol));
-        used.any(|(_, used)| rule.denies || rule.ports.is_none() || ports().any(|port| used.contains(port)))
+    pub(super) fn add_range(&mut self, range: &str, ports: &BTreeMap<String, Vec<i32>>) {
+        add_ports(self.ranges.entry(range.to_owned()).or_default(), ports);
+    }
+}
+
+pub(super) fn add_ports(all: &mut Ports, ports: &BTreeMap<String, Vec<i32>>) {
+    for (protocol, ports) in ports {
+        all.entry(protocol.clone()).or_default().extend(ports);
     }
 }
 
@@ -287,12 +297,21 @@ impl Rules {
 
     fn retain(&mut self, keep: &Keep) {
         for rule in self.rules.iter_mut().filter(|rule| rule.is_managed) {
-            let before = rule.destinations.len();
-            let has_nodes = keep.has_nodes(rule);
-            let stays =
-                |destination: &String| keep.own.contains(destination) || has_nodes && keep.nodes.contains(destination);
-            rule.destinations.retain(stays);
-            rule.is_changed |= before != rule.destinations.len();
+            // Of no rule whose Service is gone or has floating IP again.
+            let has_nodes = rule.has_any(&keep.node_ports);
+            let stays = |destination: &&String| {
+                keep.own.contains(*destination)
+                    || has_nodes && keep.nodes.contains(*destination)
+                    || keep.ranges.get(*destination).is_some_and(|ports| rule.has_any(ports))
+            };
+            let mut left: BTreeSet<String> = rule.destinations.iter().filter(stays).cloned().collect();
+            if has_nodes && !rule.denies && !left.is_disjoint(&keep.nodes) {
+                let is_v6 = left.first().is_some_and(|address| address.contains(':'));
+                let joining = keep.joining.iter().filter(|(ports, _)| rule.has_any(ports)).flat_map(|(_, nodes)| nodes);
+                left.extend(joining.filter(|node| node.contains(':') == is_v6).cloned());
+            }
+            rule.is_changed |= left != rule.destinations;
+            rule.destinations = left;
         }
     }
 
@@ -367,6 +386,13 @@ impl Rule {
         let ports = both(&self.value, "destinationPortRange", "destinationPortRanges");
         self.ports = ports.iter().map(|port| port.parse().ok()).collect();
         self.is_managed = true;
+    }
+
+    /// Whether it is for one of these ports.
+    fn has_any(&self, used: &Ports) -> bool {
+        let ports = || self.ports.iter().flatten();
+        let mut used = used.iter().filter(|(protocol, _)| self.denies || same(protocol, &self.protocol));
+        used.any(|(_, used)| self.denies || self.ports.is_none() || ports().any(|port| used.contains(port)))
     }
 
     /// A managed rule without destinations. Rules of users may have none, or application security groups.

@@ -64,7 +64,12 @@ impl Planner<'_> {
         let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
-            (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
+            (Some(link), Some(frontend)) => {
+                // The load balancer serves without it.
+                if let Err(error) = self.link(place, item, link, &frontend) {
+                    self.without_link.insert(place, error);
+                }
+            }
             (None, Some(frontend)) if item.may_have_link => self.drop_unused_link(place, item, frontend),
             _ => {}
         }
@@ -126,7 +131,11 @@ impl Planner<'_> {
         {
             return Err(refused(format!("the address of the frontend {name} cannot change: {used} uses it")));
         }
-        edit.frontends.push(self.new_frontend(item, settings, family, public_ip, own.is_none())?);
+        let is_former = |it: &&Value| {
+            item.names.own(json::name(it)) && claim::family_of_frontend(self.observed, item, it) == family
+        };
+        let former = own.or_else(|| frontends.iter().find(is_former));
+        edit.frontends.push(self.new_frontend(balancer, item, settings, family, public_ip, former)?);
         if let Some(ip) = public_ip.filter(|ip| self.index.ip(ip.as_str()).is_none()) {
             edit.needs.push(ip.clone());
         }
@@ -174,6 +183,8 @@ impl Planner<'_> {
                 let is_there = !settings.names_subnet || same(subnet, self.env.subnet_id(&settings.subnet).as_str());
                 let address = json::property(frontend, "privateIPAddress");
                 let is_it = item.addresses.get(&family).is_none_or(|wanted| same(wanted, address));
+                // That of an IPv6 Service has the name that its IPv4 one gets when it becomes dual-stack.
+                let is_it = is_it && claim::family_of_frontend(self.observed, item, frontend) == family;
                 is_there && is_it && !subnet.is_empty()
             }
         }
@@ -181,29 +192,37 @@ impl Planner<'_> {
 
     fn new_frontend(
         &self,
+        balancer: &str,
         item: &Item,
         settings: &Settings,
         family: Family,
         public_ip: Option<&ArmId>,
-        is_new: bool,
+        former: Option<&Value>,
     ) -> Result<Value, ProviderError> {
         let name = item.names.frontend(family);
         if let Some(ip) = public_ip {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
-        let static_ip = self.private_address(item, settings, family)?;
-        let zones = Some(&self.observed.zones).filter(|zones| is_new && !zones.is_empty());
+        let static_ip = self.private_address(balancer, item, settings, family)?;
+        // One in the place of another has its zones, also if these are none.
+        let zones = match former {
+            Some(former) => former.get("zones").cloned(),
+            None => Some(json!(self.observed.zones)).filter(|_| !self.observed.zones.is_empty()),
+        };
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
             "privateIPAddress": static_ip,
         });
-        if let (Family::V6, Some(fields)) = (family, properties.as_object_mut()) {
-            fields.insert("privateIPAddressVersion".to_owned(), json!("IPv6"));
+        let was_v6 = former.is_some_and(|it| same(json::property(it, "privateIPAddressVersion"), "IPv6"));
+        if (family == Family::V6 || was_v6)
+            && let Some(fields) = properties.as_object_mut()
+        {
+            fields.insert("privateIPAddressVersion".to_owned(), json!(family.as_str()));
         }
         let mut frontend = json!({"name": name, "properties": properties});
         if let (Some(zones), Some(fields)) = (zones, frontend.as_object_mut()) {
-            fields.insert("zones".to_owned(), json!(zones));
+            fields.insert("zones".to_owned(), zones);
         }
         Ok(frontend)
     }
@@ -211,6 +230,7 @@ impl Planner<'_> {
     /// The static address of a new internal frontend: the requested one, else the published one if the subnet has it.
     fn private_address(
         &self,
+        balancer: &str,
         item: &Item,
         settings: &Settings,
         family: Family,
@@ -236,7 +256,20 @@ impl Planner<'_> {
         let nets: Vec<ipnet::IpNet> = one.into_iter().chain(many).filter_map(|net| net.parse().ok()).collect();
         let published = item.published.iter().filter(|ip| Family::of(**ip) == family);
         let mut kept = published.filter(|ip| nets.iter().any(|net| net.contains(*ip)));
-        Ok(kept.next().map(ToString::to_string))
+        let is_taken = |ip: &&IpAddr| self.has_another(balancer, item, **ip);
+        Ok(kept.find(|ip| !is_taken(ip)).map(ToString::to_string))
+    }
+
+    /// Whether a private address is that of a frontend that this Service does not drop with the same write.
+    fn has_another(&self, balancer: &str, item: &Item, ip: IpAddr) -> bool {
+        let stays = |name: &str| item.families.iter().any(|family| same(&item.names.frontend(*family), name));
+        let is_other = |body: &Value, frontend: &Value| {
+            let name = json::name(frontend);
+            let drops = same(json::name(body), balancer) && item.names.own(name) && !stays(name);
+            !drops && ccm_provider::address::parse_ip(json::property(frontend, "privateIPAddress")) == Some(ip)
+        };
+        self.bodies()
+            .any(|body| json::items(body, "frontendIPConfigurations").iter().any(|frontend| is_other(body, frontend)))
     }
 
     fn reached_by(
@@ -265,21 +298,42 @@ impl Planner<'_> {
             let id = self.frontend_id(balancer, frontend);
             used.iter().any(|used| same(used, id.as_str()))
         };
-        let claimed = balancer::claimed(self.observed, item, self.body(balancer)).into_iter();
-        let others = claimed.filter(|(frontend, claim)| *claim == Frontend::Own && !is_used(frontend));
-        let others: Vec<Value> = others.map(|(frontend, _)| frontend.clone()).collect();
+        let others: Vec<Value> =
+            self.left(item, self.body(balancer)).into_iter().filter(|it| !is_used(it)).cloned().collect();
         let (drops, kept) = self.droppable(balancer, item, &others);
         edit.drops = drops;
         self.findings.extend(kept);
     }
 
-    /// The names of the frontends that nothing else uses, and findings about the others.
+    /// The frontends of a load balancer that a Service is to drop where it does not use them: its own, and those that it has
+    /// shared with one that is gone.
+    fn left<'v>(&self, item: &Item, balancer: &'v Value) -> Vec<&'v Value> {
+        let tagged = self.index.tagged(&item.key).iter().map(|ip| json::reference(ip, "ipConfiguration"));
+        let used = claim::served(item, balancer).into_iter().chain(tagged);
+        // An address that is not in use refers to nothing.
+        let is_of_another =
+            |id: &&str| id.rsplit('/').next().is_some_and(|name| !name.is_empty() && !item.names.own(name));
+        let shared: Vec<&str> = used.filter(is_of_another).collect();
+        let has_shared = |frontend: &Value| {
+            shared.iter().any(|id| same(id, json::text(frontend, &["id"])))
+                || item.action == ServiceAction::Delete
+                    && claim::frontend(self.observed, item, frontend) == Frontend::Shared
+        };
+        let is_left = |frontend: &&Value| {
+            let name = json::name(frontend);
+            item.names.own(name) || has_shared(frontend) && !self.is_of_a_live_service(name)
+        };
+        json::items(balancer, "frontendIPConfigurations").iter().filter(is_left).collect()
+    }
+
+    /// The names of the frontends that nothing else uses, and findings about its own others.
     fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();
             match claim::other_use(self.body(balancer), json::text(frontend, &["id"]), &item.names.base) {
                 None => drops.push(name),
+                Some(_) if !item.names.own(&name) => {}
                 Some(used) => {
                     let text = format!(
                         "the frontend {name} of the load balancer {balancer} is not deleted, because {used} refers to it"
@@ -298,13 +352,8 @@ impl Planner<'_> {
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
             let there = Item { scheme: scheme_of(&name), ..item.clone() };
             let body = self.body(&name);
-            let claimed = balancer::claimed(self.observed, &there, body).into_iter().filter(|(frontend, claim)| {
-                let is_last =
-                    || item.action == ServiceAction::Delete && !self.is_of_a_live_service(json::name(frontend));
-                *claim == Frontend::Own || is_last()
-            });
-            let claimed: Vec<Value> = claimed.map(|(frontend, _)| frontend.clone()).collect();
-            let (mut drops, kept) = self.droppable(&name, item, &claimed);
+            let left: Vec<Value> = self.left(&there, body).into_iter().cloned().collect();
+            let (mut drops, kept) = self.droppable(&name, item, &left);
             // A load balancer whose pools users configure is not deleted: it keeps its last frontend.
             let all = json::items(body, "frontendIPConfigurations").len();
             if self.env.leaves_members(there.scheme) && drops.len() == all {
@@ -345,6 +394,15 @@ impl Planner<'_> {
         for family in &item.families {
             let id = self.public_ip(item, &settings.public_ip, *family)?;
             let present = self.index.ip(id.as_str());
+            if let Some(ip) = present.filter(|ip| claim::family_of(ip) != *family) {
+                let key = if *family == Family::V6 { keys::PIP_NAME_IPV6.row.key } else { keys::PIP_NAME.row.key };
+                return Err(refused(format!(
+                    "the public IP address {} is an {} one, and the Service needs one of {}; make it, and name it in {key}",
+                    id.name(),
+                    claim::family_of(ip).as_str(),
+                    family.as_str()
+                )));
+            }
             let is_users = present.is_some_and(|ip| self.is_users(ip));
             if let Some(label) = &settings.public_ip.dns_label
                 && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)

@@ -160,6 +160,16 @@ impl World {
         plan.failed.into_iter().map(error).collect()
     }
 
+    /// A pass in which only one Service takes part.
+    fn pass_of_one(&mut self, name: &str, action: ServiceAction) {
+        self.look(if action == ServiceAction::Delete { std::slice::from_ref(&name) } else { &[] });
+        let work = ServiceWork::new(&self.services[name], &self.nodes_of(name), action);
+        let (wanted, _) = wanted(&self.env, CLUSTER, &[work]);
+        let plan = plan(&self.env, &self.observed, &wanted);
+        assert!(plan.failed.is_empty(), "{:?}", plan.failed);
+        plan.steps.into_iter().for_each(|step| self.apply(step.write));
+    }
+
     /// A pass that succeeds, after which nothing is left to do.
     fn settle(&mut self, deleted: &[&str]) {
         assert_eq!(self.pass(deleted), BTreeMap::new());

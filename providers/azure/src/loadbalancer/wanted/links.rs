@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use ccm_kit::annotations::Annotations;
 use ccm_provider::ProviderError;
 
-use super::super::env::Env;
 use super::super::names::Family;
 use super::{Destinations, refused};
 use crate::annotations::{self as keys, DOMAIN, Scheme};
@@ -17,7 +16,6 @@ const PREFIX: &str = "azure-pls-";
 pub(crate) struct Link {
     /// `None`: after the frontend.
     pub(crate) name: Option<String>,
-    pub(crate) group: String,
     pub(crate) subnet: String,
     pub(crate) count: usize,
     /// The first is the primary one.
@@ -32,11 +30,14 @@ pub(crate) struct Link {
 
 /// Whether a Service has a setting of private link services.
 pub(crate) fn is_mentioned<'a>(mut keys: impl Iterator<Item = &'a String>) -> bool {
-    keys.any(|key| key.strip_prefix(DOMAIN).is_some_and(|end| end.starts_with(PREFIX)))
+    keys.any(|key| is_key(key))
+}
+
+pub(super) fn is_key(key: &str) -> bool {
+    key.strip_prefix(DOMAIN).is_some_and(|end| end.starts_with(PREFIX))
 }
 
 pub(super) fn link(
-    env: &Env,
     annotations: Annotations<'_>,
     scheme: Scheme,
     families: &[Family],
@@ -73,7 +74,6 @@ pub(super) fn link(
     let settings: Vec<String> = settings.collect();
     Ok(Some(Link {
         name: annotations.get(&keys::PLS_NAME)?,
-        group: annotations.get(&keys::PLS_GROUP)?.unwrap_or_else(|| env.link_group.clone()),
         subnet,
         count,
         addresses,

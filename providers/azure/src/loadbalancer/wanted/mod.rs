@@ -60,8 +60,9 @@ pub(crate) struct Item {
     pub(crate) public_ip_group: String,
     pub(crate) access: Destinations,
     pub(crate) placing: Placing,
-    /// Whether it may have a private link service.
+    /// Whether it may have a private link service, and the resource group of that.
     pub(crate) may_have_link: bool,
+    pub(crate) link_group: String,
     /// The names of the pools that it may have for itself.
     pub(crate) own_pools: Vec<String>,
     /// The nodes with its endpoints, if it is to have such pools.
@@ -177,6 +178,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         access: destinations(service),
         placing: placing(env, work),
         may_have_link: links::is_mentioned(service.metadata.annotations.keys()),
+        link_group: annotations.readable(&keys::PLS_GROUP).unwrap_or_else(|| env.link_group.clone()),
         families,
         settings: None,
         findings: Vec::new(),
@@ -298,7 +300,10 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
         return Err(refused("the Service has no ports; add one to spec.ports"));
     }
     // A wrong value of a key that is read stops the Service, before anything is made.
-    let review = keys::TABLE.review(annotations, item.scheme);
+    let mut review = keys::TABLE.review(annotations, item.scheme);
+    for finding in review.iter_mut().filter(|finding| !is_read(annotations, item, &finding.key)) {
+        finding.severity = finding.severity.min(ccm_provider::Severity::Warning);
+    }
     if let Some(error) = review.iter().find(|finding| finding.severity == ccm_provider::Severity::Error) {
         return Err(invalid(error.clone()));
     }
@@ -312,7 +317,7 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
     item.findings = ports.remarks.into_iter().chain(remarks).map(|(reason, text)| item.finding(reason, text)).collect();
     item.findings.extend(review);
     let own_subnet = subnet.as_ref().unwrap_or(&env.subnet);
-    let link = links::link(env, annotations, item.scheme, &item.families, &item.access, own_subnet)?;
+    let link = links::link(annotations, item.scheme, &item.families, &item.access, own_subnet)?;
     Ok(Settings {
         link,
         names_subnet: subnet.is_some(),
@@ -327,6 +332,18 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
             dns_label: annotations.readable(&keys::DNS_LABEL),
         },
     })
+}
+
+/// Whether a Service needs the value of a key of its kind of load balancer.
+fn is_read(annotations: Annotations<'_>, item: &Item, key: &str) -> bool {
+    let is_made = |family: Family| item.families.contains(&family) && !item.public_ips.contains_key(&family);
+    match key {
+        _ if links::is_key(key) => annotations.readable(&keys::PLS_CREATE) == Some(true),
+        _ if key == keys::PIP_PREFIX_IPV6.row.key => is_made(Family::V6),
+        _ if key == keys::PIP_PREFIX.row.key => item.families.len() == 1 && is_made(Family::V6) || is_made(Family::V4),
+        // The ports say whether they need these.
+        _ => key != keys::PROBE_INTERVAL.row.key && key != keys::PROBE_COUNT.row.key,
+    }
 }
 
 /// Whether the requested addresses can be those of a load balancer of this kind.

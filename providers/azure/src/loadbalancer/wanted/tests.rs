@@ -89,6 +89,37 @@ fn interval_times_number_is_less_than_120() {
 }
 
 #[test]
+fn a_wrong_value_that_nothing_reads_is_a_warning() {
+    let shared = Env { shared_probe: Some((10256, "/healthz".into())), ..env() };
+    let interval = ("azure-load-balancer-health-probe-interval", "4");
+    let udp = json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]});
+    let ha = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let prefix = ("azure-pip-prefix-id", "none");
+    let warned = |env: &Env, given: &[(&str, &str)], spec: Value| {
+        let item = ensure(env, &service(given, spec)).unwrap_or_else(|error| panic!("{given:?}: {error}"));
+        let is_it = |finding: &&Finding| finding.key.ends_with(given[0].0);
+        let found: Vec<_> = item.findings.iter().filter(is_it).map(|finding| finding.severity).collect();
+        assert_eq!(found, [ccm_provider::Severity::Warning], "{given:?}");
+    };
+    warned(&env(), &[("azure-pls-ip-configuration-ip-address-count", "0")], json!({}));
+    warned(&shared, &[interval], json!({}));
+    warned(&env(), &[interval], udp);
+    warned(&env(), &[interval, ("port_80_health-probe_interval", "10")], json!({}));
+    warned(&env(), &[interval, (INTERNAL, "true"), ha], json!({}));
+    warned(&env(), &[prefix, ("azure-pip-name", "mine")], json!({}));
+    for given in [
+        &[interval][..],
+        &[("azure-pls-create", "true"), (INTERNAL, "true"), ("azure-pls-ip-configuration-ip-address-count", "0")],
+        &[prefix],
+    ] {
+        assert!(ensure(&env(), &service(given, json!({}))).is_err(), "{given:?}");
+    }
+    let dual = json!({"ipFamilies": ["IPv4", "IPv6"]});
+    let of_ipv6 = [("azure-pip-name", "mine"), ("azure-pip-prefix-id-ipv6", "none")];
+    assert!(ensure(&env(), &service(&of_ipv6, dual)).is_err(), "the IPv6 address is made from it");
+}
+
+#[test]
 fn a_probed_port_is_named_by_name_number_or_the_port_of_the_node() {
     let port = |value: &str| {
         let spec = json!({"ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});

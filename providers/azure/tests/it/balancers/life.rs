@@ -90,6 +90,28 @@ async fn a_service_moves_between_external_and_internal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_basic_address_of_an_older_load_balancer_becomes_a_standard_one() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    let name = format!("kubernetes-{}", scene.services["web"].default_load_balancer_name());
+    for method in ["Static", "Dynamic"] {
+        scene.service("web", &[], port(80));
+        let basic = json!({"location": "eastus", "sku": {"name": "Basic"},
+            "tags": {"k8s-azure-service": "default/web", "k8s-azure-cluster-name": CLUSTER},
+            "properties": {"publicIPAllocationMethod": method, "publicIPAddressVersion": "IPv4"}});
+        scene.bed.cloud.by_hand("PUT", &format!("{GROUP}/Microsoft.Network/publicIPAddresses/{name}"), &basic).unwrap();
+        scene.ensure(&["web"]).await;
+        let address = scene.object("publicIPAddresses", &name);
+        assert_eq!(
+            (&address["sku"]["name"], &address["properties"]["ipAddress"]),
+            (&json!("Standard"), &json!(scene.ip("web")))
+        );
+        scene.delete(&["web"]).await;
+        is_empty(&scene);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_private_link_service_lives_and_goes_with_its_service() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     scene.service("web", &[INTERNAL, ("azure-pls-create", "true")], port(80));
@@ -100,6 +122,45 @@ async fn a_private_link_service_lives_and_goes_with_its_service() {
     assert_eq!(scene.writes(mark), BTreeMap::new());
     scene.delete(&["web"]).await;
     assert_eq!(scene.objects("privateLinkServices").len(), 0);
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_link_service_in_a_group_of_its_own_goes_also_without_a_service_that_wants_it() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.bed.cloud.world(|world| world.group("sub", "links"));
+    let group = ("azure-pls-resource-group", "links");
+    let moves: [&[(&str, &str)]; 3] = [&[INTERNAL, ("azure-pls-create", "true"), group], &[INTERNAL, group], &[group]];
+    for now in moves {
+        scene.service("web", moves[0], port(80));
+        scene.ensure(&["web"]).await;
+        let links = scene.objects("privateLinkServices");
+        assert!(links[0]["id"].as_str().unwrap().contains("/resourceGroups/links/"), "{links:?}");
+        if now != moves[0] {
+            scene.service("web", now, port(80));
+            scene.ensure(&["web"]).await;
+            assert_eq!(scene.objects("privateLinkServices").len(), 0, "{now:?}");
+        }
+        scene.delete(&["web"]).await;
+        assert_eq!(scene.objects("privateLinkServices").len(), 0, "{now:?}");
+        is_empty(&scene);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_link_of_a_frontend_that_another_service_leaves_last_goes_with_it() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let shared = |number: u16| json!({"ports": port(number), "loadBalancerIP": "10.240.0.77"});
+    scene.spec("a", &[INTERNAL, ("azure-pls-create", "true")], shared(80));
+    scene.spec("b", &[INTERNAL], shared(81));
+    scene.ensure(&["a", "b"]).await;
+    scene.delete(&["a"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 1);
+    scene.service("b", &[INTERNAL], port(81));
+    scene.ensure(&["b"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 0);
+    assert_eq!(items(&scene.object("loadBalancers", "kubernetes-internal"), "frontendIPConfigurations").len(), 1);
+    scene.delete(&["b"]).await;
     is_empty(&scene);
 }
 

@@ -159,6 +159,46 @@ fn an_internal_address_is_the_requested_or_the_published_one() {
 }
 
 #[test]
+fn an_internal_service_that_stops_sharing_gets_another_address() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let mut world = World::new();
+    let shared = |number: u16| json!({"loadBalancerIP": "10.0.7.7", "ports": port(number)["ports"]});
+    world.service("a", &[internal], shared(80)).service("b", &[internal], shared(81)).settle(&[]);
+    world.service("b", &[internal], port(81)).settle(&[]);
+    let base = world.services["b"].default_load_balancer_name();
+    let frontends = json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations");
+    let own = json::named(frontends, &base).unwrap();
+    assert_eq!(json::property(own, "privateIPAllocationMethod"), "Dynamic");
+    assert_eq!(world.status("a"), ["10.0.7.7"]);
+    assert_ne!(world.status("b"), world.status("a"));
+}
+
+#[test]
+fn an_internal_service_that_becomes_dual_stack_keeps_no_frontend_of_the_wrong_family() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let mut world = World::new();
+    let subnet = json!({"addressPrefixes": ["10.0.0.0/16", "fd00::/64"]});
+    if let Some(Seen::Present(it)) = world.observed.subnets.get_mut("subnet") {
+        it["properties"] = subnet;
+    }
+    world.service("web", &[internal], json!({"ipFamilies": ["IPv6"]})).settle(&[]);
+    world.service("web", &[internal], json!({"ipFamilies": ["IPv6", "IPv4"]})).settle(&[]);
+    let status = world.status("web");
+    assert!(status[0].starts_with("10.0.") && status[1].starts_with("fd00::"), "{status:?}");
+}
+
+#[test]
+fn an_address_of_the_other_family_is_named_and_the_service_goes_on_with_what_it_has() {
+    let mut world = World::new();
+    world.service("web", &[], json!({"ipFamilies": ["IPv6"]})).settle(&[]);
+    let (before, status) = (world.balancer("kubernetes").clone(), world.status("web"));
+    let errors = world.service("web", &[], json!({"ipFamilies": ["IPv6", "IPv4"]})).pass(&[]);
+    let name = format!("kubernetes-{}", world.services["web"].default_load_balancer_name());
+    assert!(errors["web"].contains(&name) && errors["web"].contains("azure-pip-name"), "{errors:?}");
+    assert_eq!((world.balancer("kubernetes"), world.status("web"), &world.writes[..]), (&before, status, &[][..]));
+}
+
+#[test]
 fn a_missing_subnet_fails_its_service_alone() {
     let mut world = World::new();
     world.observed.subnets.insert("none".into(), Seen::Absent);

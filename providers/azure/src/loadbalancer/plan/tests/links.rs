@@ -76,6 +76,35 @@ fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
 }
 
 #[test]
+fn without_its_name_it_keeps_the_one_that_it_has() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE, ("azure-pls-name", "mine")], json!({})).settle(&[]);
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+    world.service("web", &[INTERNAL, CREATE, ("azure-pls-fqdns", "a.example")], json!({})).settle(&[]);
+    assert_eq!(world.writes, ["update PrivateLinkService mine"]);
+}
+
+#[test]
+fn it_stays_in_its_group() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-resource-group", "links")], json!({})).pass(&[]);
+    assert!(errors["web"].contains("the resource group links"), "{errors:?}");
+    assert_eq!(links(&world).len(), 1);
+}
+
+#[test]
+fn its_error_does_not_hold_the_load_balancer_back() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-name", "other")], port(81)).pass(&[]);
+    assert!(errors["web"].contains("cannot be renamed"), "{errors:?}");
+    let rules = json::items(world.balancer("kubernetes-internal"), "loadBalancingRules");
+    assert_eq!(rules[0]["properties"]["frontendPort"], 81);
+}
+
+#[test]
 fn fields_of_others_stay() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);

@@ -225,6 +225,19 @@ fn pools_whose_members_others_manage_are_left_alone() {
 }
 
 #[test]
+fn without_floating_ip_the_members_that_others_manage_are_the_destinations() {
+    let mut world = World::new();
+    world.env.preconfigured.external = true;
+    world.service("web", &[("azure-disable-load-balancer-floating-ip", "true")], json!({})).settle(&[]);
+    let destinations = |world: &World| world.rules()[0]["properties"].clone();
+    assert_eq!(destinations(&world)["destinationAddressPrefixes"], json!(["10.0.0.1", "10.0.0.2"]));
+    let pool = &mut json::items_mut(world.balancer_mut("kubernetes"), "backendAddressPools")[0];
+    json::items_mut(pool, "loadBalancerBackendAddresses").pop();
+    world.settle(&[]);
+    assert_eq!(destinations(&world)["destinationAddressPrefix"], "10.0.0.1");
+}
+
+#[test]
 fn addresses_of_gone_nodes_leave_the_pool_and_others_keep_what_is_set() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);

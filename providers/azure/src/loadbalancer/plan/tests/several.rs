@@ -155,6 +155,88 @@ fn a_requested_address_pins_the_load_balancer() {
 }
 
 #[test]
+fn a_service_that_shares_an_address_stays_where_new_ones_may_not_come() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.service("a", &[("azure-load-balancer-configurations", "lb2")], port(81)).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    let shared = |number: u16| json!({"loadBalancerIP": ip, "ports": port(number)["ports"]});
+    world.service("b", &[], shared(82)).settle(&[]);
+    world.env.several[1].takes_services = false;
+    world.service("b", &[], shared(83)).settle(&[]);
+    assert_eq!(json::items(world.balancer("lb2"), "loadBalancingRules")[1]["properties"]["frontendPort"], 83);
+    assert!(world.service("c", &[], shared(84)).pass(&[])["c"].contains("lb2"), "a new one may not come");
+}
+
+#[test]
+fn without_floating_ip_only_the_nodes_behind_its_load_balancer_are_destinations() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| ("azure-load-balancer-configurations", name);
+    world.nodes = (1..=4).map(node).collect();
+    world.service("a", &[on("kubernetes"), ("azure-disable-load-balancer-floating-ip", "true")], port(81));
+    world.service("b", &[on("lb2")], port(82)).settle(&[]);
+    let destinations = |world: &World| -> Vec<String> {
+        let of = |rule: &&Value| rule["properties"]["destinationPortRanges"] == json!(["30081"]);
+        let rule = world.rules().iter().find(of).unwrap();
+        let mut all: Vec<String> =
+            json::items(rule, "destinationAddressPrefixes").iter().map(|it| it.as_str().unwrap().to_owned()).collect();
+        all.sort();
+        all
+    };
+    let members = |world: &World| -> Vec<String> {
+        let mut all: Vec<String> =
+            nodes_of(world, "kubernetes").iter().map(|name| name.replace("node-", "10.0.0.")).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(members(&world).len(), 2);
+    assert_eq!(destinations(&world), members(&world));
+    world.nodes.push(node(5));
+    world.nodes.push(node(6));
+    world.pass_of(&[], ServiceAction::UpdateHosts);
+    assert_eq!((members(&world).len(), destinations(&world)), (3, members(&world)));
+    // Nodes that join in a call without the Service.
+    world.settle(&["b"]);
+    world.service("c", &[on("kubernetes")], port(83)).pass_of_one("c", ServiceAction::Ensure);
+    assert_eq!((members(&world).len(), destinations(&world)), (6, members(&world)));
+    world.settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
+fn a_node_that_moves_stays_a_destination_until_it_is_behind_the_other_load_balancer() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| ("azure-load-balancer-configurations", name);
+    let direct = ("azure-disable-load-balancer-floating-ip", "true");
+    world.service("a", &[on("kubernetes"), direct], port(81)).service("b", &[on("lb2"), direct], port(82)).settle(&[]);
+    assert_eq!(
+        (nodes_of(&world, "kubernetes"), nodes_of(&world, "lb2")),
+        (vec!["node-1".to_owned()], vec!["node-2".to_owned()])
+    );
+    world.nodes.push(node(3));
+    world.pass_of(&[], ServiceAction::UpdateHosts);
+    world.env.several[1].nodes = selector("pool", "b");
+    let mut labelled = (*world.nodes[0]).clone();
+    labelled.labels = [("pool", "b")].into_iter().collect();
+    world.nodes[0] = labelled.into();
+    let at = |world: &World, port: &str| -> Vec<Value> {
+        let of = |rule: &&Value| rule["properties"]["destinationPortRanges"] == json!([port]);
+        let rule = world.rules().iter().find(of).unwrap();
+        let one = Some(rule["properties"]["destinationAddressPrefix"].clone()).filter(Value::is_string);
+        one.into_iter().chain(json::items(rule, "destinationAddressPrefixes").to_vec()).collect()
+    };
+    world.pass(&[]);
+    assert!(
+        nodes_of(&world, "kubernetes").contains(&"node-1".to_owned())
+            && at(&world, "30081").contains(&json!("10.0.0.1"))
+    );
+    assert!(nodes_of(&world, "lb2").contains(&"node-1".to_owned()) && at(&world, "30082").contains(&json!("10.0.0.1")));
+    world.pass(&[]);
+    world.settle(&[]);
+    assert!(!nodes_of(&world, "kubernetes").contains(&"node-1".to_owned()));
+    assert!(!at(&world, "30081").contains(&json!("10.0.0.1")) && at(&world, "30082").contains(&json!("10.0.0.1")));
+}
+
+#[test]
 fn an_entry_of_the_cluster_name_is_needed() {
     let mut world = several(&["lb1"]);
     let errors = world.service("a", &[], port(81)).pass(&[]);

@@ -43,6 +43,41 @@ fn an_internal_service_lives_and_goes() {
 }
 
 #[test]
+fn an_internal_frontend_in_the_place_of_one_without_zones_has_none() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let mut world = World::new();
+    let zones = std::mem::take(&mut world.observed.zones);
+    let subnet = world.observed.subnets["subnet"].present().unwrap().clone();
+    world.observed.subnets.insert("other".into(), Seen::Present(subnet));
+    world.service("web", &[internal], json!({})).settle(&[]);
+    world.observed.zones = zones;
+    world.service("web", &[internal, ("azure-load-balancer-internal-subnet", "other")], json!({})).settle(&[]);
+    let frontends = json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations");
+    assert_eq!((frontends.len(), frontends[0].get("zones")), (1, None));
+}
+
+#[test]
+fn a_udp_rule_that_had_all_ports_resets_no_connections() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let ha = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let spec = json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}]});
+    let mut world = World::new();
+    world.service("dns", &[internal, ha], spec.clone()).settle(&[]);
+    let rule = |world: &World| json::items(world.balancer("kubernetes-internal"), "loadBalancingRules")[0].clone();
+    assert_eq!(rule(&world)["properties"]["enableTcpReset"], true);
+    world.service("dns", &[internal], spec).settle(&[]);
+    assert_eq!(
+        (json::property(&rule(&world), "protocol"), rule(&world)["properties"].get("enableTcpReset")),
+        ("Udp", None)
+    );
+    // As the API shows it.
+    json::items_mut(world.balancer_mut("kubernetes-internal"), "loadBalancingRules")[0]["properties"]["enableTcpReset"] =
+        json!(false);
+    world.settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
 fn all_services_are_in_one_write_of_each_shared_object() {
     let mut world = World::new();
     for number in 0..50 {
@@ -212,6 +247,70 @@ fn both_services_of_a_frontend_may_go_together() {
 }
 
 #[test]
+fn the_frontend_of_a_service_that_is_gone_goes_when_its_last_sharer_leaves_it() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let frontends = |world: &World, balancer: &str| {
+        world.observed.balancer(balancer).map_or(0, |it| json::items(it, "frontendIPConfigurations").len())
+    };
+    for by_name in [false, true] {
+        let begin = || {
+            let mut world = World::new();
+            world.service("a", &[], json!({})).settle(&[]);
+            let name = json::name(world.addresses()[0]).to_owned();
+            let ip = world.status("a")[0].clone();
+            let named = [("azure-pip-name", &*name)];
+            match by_name {
+                true => world.service("b", &named, port(81)),
+                false => world.service("b", &[], json!({"loadBalancerIP": ip, "ports": port(81)["ports"]})),
+            };
+            world.settle(&[]);
+            world.settle(&["a"]);
+            assert_eq!((frontends(&world, CLUSTER), world.addresses().len()), (1, 1));
+            (world, name)
+        };
+        let (mut world, _) = begin();
+        world.service("b", &[], port(81)).settle(&[]);
+        assert_eq!((frontends(&world, CLUSTER), world.addresses().len()), (1, 1), "by name: {by_name}");
+        world.settle(&["b"]);
+        assert!(world.observed.balancers.is_empty() && world.addresses().is_empty() && world.rules().is_empty());
+        let (mut world, name) = begin();
+        let both = [internal, ("azure-pip-name", &*name)];
+        world.service("b", &both[..1 + usize::from(by_name)], port(81)).settle(&[]);
+        assert_eq!(
+            (frontends(&world, CLUSTER), frontends(&world, "kubernetes-internal")),
+            (0, 1),
+            "by name: {by_name}"
+        );
+        assert!(world.addresses().is_empty(), "by name: {by_name}");
+        let (mut world, _) = begin();
+        world.service("b", &[], port(81)).settle(&["b"]);
+        assert!(world.observed.balancers.is_empty() && world.addresses().is_empty(), "by name: {by_name}");
+    }
+}
+
+#[test]
+fn a_frontend_that_a_service_stops_to_share_stays_for_others() {
+    let mut world = World::new();
+    world.service("a", &[], json!({})).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    let shared = |number: u16| json!({"loadBalancerIP": ip, "ports": port(number)["ports"]});
+    world.service("b", &[], shared(81)).service("c", &[], shared(82)).settle(&[]);
+    world.service("b", &[], port(81)).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 2, "that of a is live");
+    world.service("b", &[], shared(81)).settle(&[]);
+    world.settle(&["a"]);
+    world.service("b", &[], port(81));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.findings.is_empty(), "{:?}", plan.findings);
+    world.settle(&[]);
+    assert_eq!(world.status("c")[0], ip);
+    assert_ne!(world.status("b")[0], ip);
+    world.service("c", &[], port(82)).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 2);
+    assert_eq!(world.addresses().len(), 2);
+}
+
+#[test]
 fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);
@@ -227,6 +326,24 @@ fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
         "",
         "it is the users' now"
     );
+}
+
+#[test]
+fn the_status_has_the_address_of_the_frontend_that_serves() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let frontend = json::items(world.balancer("kubernetes"), "frontendIPConfigurations")[0]["id"].clone();
+    world.service("api", &[], port(81)).settle(&[]);
+    let rule = json!({"name": "out", "properties": {"frontendIPConfigurations": [{"id": frontend}]}});
+    json::items_mut(world.balancer_mut("kubernetes"), "outboundRules").push(rule);
+    let name = format!("kubernetes-{}", world.services["api"].default_load_balancer_name());
+    world.service("web", &[("azure-pip-name", &name)], port(82)).pass(&[]);
+    assert_eq!(
+        json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(),
+        2,
+        "an outbound rule uses it"
+    );
+    assert_eq!(world.status("web"), world.status("api"));
 }
 
 #[test]
@@ -280,6 +397,31 @@ fn destinations_of_an_annotation_replace_the_nodes_and_stay() {
     world.service("web", &given, json!({})).settle(&[]);
     world.settle(&["web"]);
     assert_eq!(destinations(&world)[..], [json!("192.0.2.2")]);
+}
+
+#[test]
+fn a_port_of_a_service_leaves_destinations_that_another_one_keeps() {
+    let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16");
+    let others = ("azure-allowed-destination-ip-ranges", "10.0.0.0/24");
+    let nodes = ("azure-disable-load-balancer-floating-ip", "true");
+    let begin = || {
+        let mut world = World::new();
+        world.service("web", &[nodes, ranges], json!({})).service("api", &[nodes, ranges], port(81)).settle(&[]);
+        world
+    };
+    let ports = |world: &World, destination: &str| -> Vec<Value> {
+        let has = |rule: &&Value| rule["properties"].to_string().contains(destination);
+        world.rules().iter().filter(has).map(|rule| rule["properties"]["destinationPortRanges"][0].clone()).collect()
+    };
+    for now in [&[nodes, others][..], &[ranges]] {
+        let mut world = begin();
+        assert_eq!(ports(&world, "10.0.0.0/16").len(), 2);
+        world.service("web", now, json!({})).pass_of_one("web", ServiceAction::Ensure);
+        assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")], "{now:?}");
+    }
+    let mut world = begin();
+    world.pass_of_one("web", ServiceAction::Delete);
+    assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")]);
 }
 
 #[test]
