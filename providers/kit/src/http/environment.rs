@@ -49,12 +49,8 @@ pub(super) fn of_host(environment: Environment<'_>, (files, folders): (&[&str], 
         _ => Vec::new(),
     };
     let of_file = |file: &Path| load_certs_from_paths(Some(file), None).certs;
-    match &file {
-        Some(file) => certificates.extend(of_file(Path::new(file))),
-        None => {
-            certificates.extend(files.iter().map(Path::new).find(|path| path.is_file()).map_or(Vec::new(), of_file))
-        }
-    }
+    let file = file.as_deref().map(Path::new).or_else(|| files.iter().map(Path::new).find(|path| path.is_file()));
+    certificates.extend(file.map_or(Vec::new(), of_file));
     let folders: Vec<&str> = folder.as_deref().map_or(folders.to_vec(), |folders| folders.split(':').collect());
     for folder in folders.into_iter().map(Path::new) {
         certificates.extend(load_certs_from_paths(None, Some(folder)).certs);
