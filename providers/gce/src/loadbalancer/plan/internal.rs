@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::env::Env;
 use super::super::observed::Observed;
 use super::super::ports;
-use super::super::step::{Act, RESERVED, Rank};
+use super::super::step::{Act, Rank};
 use super::super::wanted::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
 use super::address::Kind;
 use super::checks::Check;
@@ -132,12 +132,7 @@ impl Draft<'_> {
         if makes_rule {
             self.make_internal_rule(settings, &backend, &address);
         }
-        // Without a reservation, the address is known once the rule exists.
-        let (ip, rank) = match &*address {
-            "" => (RESERVED, Rank::LateFirewalls),
-            address => (address, Rank::Firewalls),
-        };
-        self.firewalls(settings, ip, &check, rank)?;
+        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule))?;
         self.release_address();
         self.old_internal(rule, makes_rule, &backend, &check);
         Ok(())
