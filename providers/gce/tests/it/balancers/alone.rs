@@ -243,6 +243,72 @@ async fn without_the_right_to_read_operations_the_right_is_named_and_the_balance
     );
 }
 
+/// An operation whose end nobody sees.
+fn fails_at_its_end() -> Fault {
+    Fault::Operation { status: 503, code: "UNAVAILABLE".to_owned(), message: "not now".to_owned() }
+}
+
+#[tokio::test]
+async fn a_change_of_hosts_whose_end_cannot_be_read_is_looked_at_again() {
+    let lost = code(404, "notFound");
+    for (kind, call, scope) in [
+        ((|service| service) as fn(Service) -> Service, "targetPools.addInstance", "regionOperations"),
+        (internal, "instanceGroups.addInstances", "zoneOperations"),
+    ] {
+        for is_denied in [true, false] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = kind(web());
+            scene.ensure(&mut asked).await;
+            if is_denied {
+                let denied = vec![format!("compute.{scope}.get")];
+                scene.cloud().change(|options| options.denied = [("*".to_owned(), denied)].into());
+            } else {
+                scene.cloud().fault(Rule::every(lost.clone()).on("compute", &format!("{scope}.wait")));
+            }
+            scene.cloud().change(|options| options.operations = [(call.to_owned(), 300)].into());
+            scene.cloud().fault(Rule::every(fails_at_its_end()).on("compute", call).window(0, 1));
+            let node = scene.bed.node("n2");
+            scene.nodes.push(node);
+            let update =
+                async || reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::UpdateHosts).await.remove(0);
+            let mut answer = update().await;
+            assert_eq!((answer.result.is_ok(), scene.members()), (true, 1), "{call}");
+            assert!(answer.again.is_some(), "{call}, denied: {is_denied}");
+            // The next ones end at once.
+            scene.cloud().change(|options| options.operations = [(call.to_owned(), 0)].into());
+            for _ in 0..2 {
+                answer = update().await;
+                assert!(answer.result.is_ok(), "{call}: {answer:?}");
+                assert_eq!(scene.members(), 2, "{call}");
+            }
+            assert!(answer.again.is_none(), "{call}, denied: {is_denied}");
+        }
+    }
+}
+
+/// The last object of a deletion is not looked for afterwards.
+#[tokio::test]
+async fn a_deletion_whose_operation_is_not_known_any_more_waits_until_the_object_is_gone() {
+    let scene = Scene::with(&["n1"]).await;
+    let services = [web(), service("other", json!({}))];
+    assert!(reconcile(&scene, &services, ServiceAction::Ensure).await.iter().all(|answer| answer.result.is_ok()));
+    scene.cloud().change(|options| options.operations = [(format!("firewalls.delete k8s-fw-{LB}"), 4_000)].into());
+    scene.cloud().fault(Rule::every(code(404, "notFound")).on("compute", "globalOperations.wait"));
+    let is_there = || {
+        let path = format!("projects/p/global/firewalls/k8s-fw-{LB}");
+        scene.cloud().by_hand("GET", &path, &json!({})).is_ok()
+    };
+    let answers = reconcile(&scene, &services, ServiceAction::Delete).await;
+    assert!(answers[1].result.is_ok(), "{answers:?}");
+    let mut deleted = answers.into_iter().next().unwrap().result;
+    assert!(deleted.is_err() && is_there());
+    while let Err(error) = deleted {
+        assert!(error.is_in_progress() && error.to_string().contains("deleting Firewall"), "{error}");
+        deleted = reconcile(&scene, &services[..1], ServiceAction::Delete).await.remove(0).result;
+    }
+    assert!(!is_there());
+}
+
 /// The finalizers that are added, or not.
 #[derive(Debug, Default)]
 struct Marks {
