@@ -1,5 +1,6 @@
 //! What cannot be read, a zone, an instance or a Service that the cloud refuses fails alone.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use async_trait::async_trait;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};
-use ccm_provider::{Finalizers, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork};
+use ccm_provider::{
+    Finalizers, NodeRef, ProviderError, ProviderFactory as _, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork,
+};
 use serde_json::json;
 
 use super::parts::reconcile;
@@ -307,6 +310,37 @@ async fn a_deletion_whose_operation_is_not_known_any_more_waits_until_the_object
         deleted = reconcile(&scene, &services[..1], ServiceAction::Delete).await.remove(0).result;
     }
     assert!(!is_there());
+}
+
+/// The names of shared objects contain the ID.
+#[tokio::test]
+async fn a_deleted_cluster_id_is_stored_again_and_names_stay() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let (mut first, mut second) = (internal(web()), internal(service("other", json!({}))));
+    scene.ensure(&mut first).await;
+    scene.ensure(&mut second).await;
+    let uid = scene.bed.factory().config_maps()[0];
+    scene.cluster.remove_config_map(&uid);
+    later(61).await;
+    assert_eq!(scene.writes_to_ensure(&mut first).await, [] as [&str; 0]);
+    assert_eq!(scene.cluster.config_map(&uid).unwrap()["uid"], "cid");
+    scene.is_steady(&mut second).await;
+    // Without its keys, it says nothing about the ID, which external balancers' hosts do not need.
+    scene.cluster.set_config_map(&uid, BTreeMap::new());
+    let mut outer = service("outer", json!({}));
+    scene.ensure(&mut outer).await;
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    later(61).await;
+    scene.update(&mut outer).await;
+    scene.update(&mut first).await;
+    assert_eq!(scene.members(), 2);
+}
+
+async fn later(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
 }
 
 /// The finalizers that are added, or not.
