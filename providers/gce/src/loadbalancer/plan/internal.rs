@@ -21,17 +21,18 @@ use crate::client::resource::{Collection, ResourceId, Scope, last_part, same_url
 const RULE: &str = "ForwardingRule";
 const BACKEND: &str = "BackendService";
 
-/// The subnetwork of the address: that of the annotation, else that of the cluster.
+/// The subnetwork that the address must be in: that of the annotation, else that of the cluster, unless it is only that
+/// of some nodes.
 fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<String> {
     if observed.network.is_legacy {
         return None;
     }
     let named = settings.internal.subnet.as_ref();
     let named = named.map(|name| env.links.of(Collection::Subnetworks, &env.region(), name));
-    named.or_else(|| observed.network.subnetwork.clone())
+    named.or_else(|| observed.network.subnetwork.clone().filter(|_| !observed.network.is_of_nodes))
 }
 
-/// The same; if that of the cluster is not known, that of the rule which is replaced.
+/// The subnetwork of a new rule: the same, else that of the rule which is replaced, else that of some nodes.
 fn subnetwork_of_rule(
     env: &Env,
     observed: &Observed,
@@ -39,7 +40,8 @@ fn subnetwork_of_rule(
     rule: Option<&ForwardingRule>,
 ) -> Option<String> {
     let of_rule = || rule.filter(|rule| real_scheme(rule) == Scheme::Internal).map(|rule| rule.subnetwork.clone());
-    subnetwork(env, observed, settings).or_else(|| of_rule().filter(|url| !url.is_empty()))
+    let of_rule = || of_rule().filter(|url| !url.is_empty());
+    subnetwork(env, observed, settings).or_else(of_rule).or_else(|| observed.network.subnetwork.clone())
 }
 
 /// The region of a subnetwork, if it differs from that of the balancers.
