@@ -72,3 +72,31 @@ async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
     scene.is_steady(&mut web).await;
     scene.is_correct();
 }
+
+/// A Service has one protocol. Two Services serve both on one address, which is reserved.
+#[tokio::test]
+async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let dns = |name: &str, protocol: &str| {
+        let mut service = service(name, json!({"loadBalancerIP": mine}));
+        service.spec.ports = ports(protocol, &[53]);
+        service
+    };
+    let (mut tcp, mut udp) = (dns("tcp", "TCP"), dns("udp", "UDP"));
+    for service in [&mut tcp, &mut udp] {
+        assert_eq!(scene.ensure(service).await, mine);
+    }
+    tcp.spec.ports = ports("TCP", &[5353]);
+    assert_eq!(scene.ensure(&mut tcp).await, mine);
+    for service in [&mut tcp, &mut udp] {
+        scene.is_steady(service).await;
+    }
+    // The same port of the same protocol is refused by the cloud, and nothing of the others changes.
+    let mut third = dns("third", "UDP");
+    assert!(scene.refused(&mut third).await.contains("in-use"));
+    scene.delete(&mut third).await;
+    scene.is_steady(&mut udp).await;
+    scene.is_correct();
+}

@@ -359,10 +359,16 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
     assert_eq!(error, r#"requested IP "198.51.100.1" belongs to the STANDARD network tier; expected PREMIUM"#);
     reserve(
         &mut sketch,
-        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
+        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/zones/{ZONE}/instances/x")]}),
     );
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains("in use by x"), "{error}");
+    // Forwarding rules share an address if they differ in protocol or ports.
+    reserve(
+        &mut sketch,
+        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
+    );
+    assert!(words(&sketch.ensures(&wants("198.51.100.1"))).contains(&"create ForwardingRule LB".to_owned()));
     // Found before the first write.
     let mut sketch = Sketch::new();
     for (fields, expected) in [
