@@ -42,16 +42,19 @@ impl Draft<'_> {
         zones.find_map(|zone| self.observed.unread(Collection::Instances, zone))
     }
 
-    /// The tags of the nodes; `None` without nodes.
-    pub(super) fn target_tags(&self) -> Result<Option<Vec<String>>, ProviderError> {
+    /// The tags of the nodes, as far as they are known; `None` without nodes.
+    pub(super) fn target_tags(&mut self) -> Result<Option<Vec<String>>, ProviderError> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
             return Ok(Some(tags.into_iter().cloned().collect()));
         }
-        if let Some(error) = self.unread_tags() {
-            return Err(error.clone());
-        }
         let computed = self.computed_tags(self.item.scheme);
+        if let Some(error) = self.unread_tags().cloned() {
+            if computed.tags.is_empty() {
+                return Err(error);
+            }
+            self.partly = Some(error);
+        }
         computed.problem().map_or(Ok(()), |problem| Err(ProviderError::unknown(problem)))?;
         Ok(Some(computed.tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
     }
@@ -232,11 +235,15 @@ impl Draft<'_> {
         if self.env.options.denies { PRIORITY_ABOVE_DENY } else { PRIORITY }
     }
 
-    /// Creates or updates a rule.
+    /// Creates or updates a rule. While the tag of a host is not known, no tag is removed.
     fn firewall(&mut self, wanted: &WantedRule, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
         let found = self.observed.firewalls.get(&wanted.name);
         let options = &self.env.options;
         let mut wanted = wanted.clone();
+        if let Some(found) = found.filter(|_| self.env.node_tags.is_empty() && self.unread_tags().is_some()) {
+            let all: BTreeSet<String> = wanted.tags.into_iter().chain(found.target_tags.iter().cloned()).collect();
+            wanted.tags = all.into_iter().collect();
+        }
         // A deny rule may still exist, which is not looked for without the flag: it would block the traffic.
         if !options.denies
             && !options.removes_deny_rules

@@ -225,6 +225,42 @@ async fn a_zone_whose_tags_cannot_be_read_keeps_the_tags_of_rules_and_hosts_foll
     scene.is_steady(&mut asked).await;
 }
 
+#[tokio::test]
+async fn a_zone_whose_tags_cannot_be_read_withholds_no_new_balancer() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        let mut scene = Scene::with(&["k8s-node-1"]).await;
+        scene.untagged().await;
+        let node = node_in(&scene, OTHER_ZONE, "k8s-node-2");
+        scene.nodes.push(node);
+        scene.cloud().fault(about(OTHER_ZONE, "instances.list", code(400, "invalid")));
+        let mut asked = kind(web());
+        for round in 0..2 {
+            let mark = scene.cloud().mark();
+            let answer = reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0);
+            assert!(answer.result.unwrap_err().to_string().contains("not now"));
+            assert_eq!(answer.status.unwrap().ingress.len(), 1);
+            assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
+            assert_eq!(scene.writes(mark).is_empty(), round == 1);
+        }
+        // What the other zone's tags may be stays.
+        let mut rule = scene.object("firewalls", "k8s-fw-LB");
+        rule["targetTags"] = json!(["k8s-node", "other"]);
+        scene.cloud().world(|world| world.put(&format!("projects/p/global/firewalls/k8s-fw-{LB}"), rule));
+        asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+        reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0).result.unwrap_err();
+        let rule = scene.object("firewalls", "k8s-fw-LB");
+        assert_eq!(
+            (&rule["targetTags"], &rule["sourceRanges"]),
+            (&json!(["k8s-node", "other"]), &json!(["10.0.0.0/8"]))
+        );
+        scene.cloud().faults(Faults::clear);
+        scene.ensure(&mut asked).await;
+        assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
 /// The objects show what became of the writes.
 #[tokio::test]
 async fn without_the_right_to_read_operations_the_right_is_named_and_the_balancer_is_made() {
