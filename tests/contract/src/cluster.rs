@@ -82,6 +82,11 @@ impl TestCluster {
         self.state().config_maps.insert((spec.namespace, spec.name), data);
     }
 
+    /// Deletes a ConfigMap.
+    pub fn remove_config_map(&self, spec: &ConfigMapSpec) {
+        self.state().config_maps.remove(&(spec.namespace, spec.name));
+    }
+
     /// The data of a ConfigMap.
     pub fn config_map(&self, spec: &ConfigMapSpec) -> Option<ConfigMapData> {
         self.state().config_maps.get(&(spec.namespace, spec.name)).cloned()

@@ -101,6 +101,12 @@ impl Client {
         self.list(INSTANCE_LIST, &Scope::zone(zone), &filter).await
     }
 
+    /// The instances of a zone that have one of these names.
+    pub(crate) async fn instances_named_in(&self, zone: &str, names: &[String]) -> Result<Vec<Instance>, ApiError> {
+        let names = names.iter().map(|name| &**name);
+        self.list(INSTANCE_LIST, &Scope::zone(zone), &Filter::one_of("name", names)).await
+    }
+
     /// The instances of the whole project that have one of these names.
     pub(crate) async fn instances_named(&self, names: &[String]) -> Result<Vec<Instance>, ApiError> {
         let names = names.iter().map(|name| &**name);

@@ -17,6 +17,9 @@ pub(crate) struct NetworkFacts {
     pub(crate) is_legacy: bool,
     /// The URL of the cluster's subnetwork, if it is known.
     pub(crate) subnetwork: Option<String>,
+    /// Whether it is only that of some nodes, which existing balancers do not follow.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_of_nodes: bool,
     /// The reason why the subnetwork is unknown.
     pub(crate) problem: Option<String>,
 }
@@ -51,6 +54,9 @@ impl Facts {
         };
         Ok(match found {
             Subnet::Url(url) => NetworkFacts { subnetwork: Some(url), ..NetworkFacts::default() },
+            Subnet::OfNodes(url) => {
+                NetworkFacts { subnetwork: Some(url), is_of_nodes: true, ..NetworkFacts::default() }
+            }
             Subnet::Legacy => NetworkFacts { is_legacy: true, ..NetworkFacts::default() },
             Subnet::Unknown(why) => NetworkFacts { problem: Some(why), ..NetworkFacts::default() },
         })

@@ -21,8 +21,8 @@ pub(crate) struct WantedRule {
     /// A URL.
     pub(crate) network: String,
     pub(crate) sources: Vec<String>,
-    /// `None`: any.
-    pub(crate) destination: Option<String>,
+    /// Empty: any.
+    pub(crate) destinations: Vec<String>,
     /// Sorted, not empty.
     pub(crate) tags: Vec<String>,
     pub(crate) traffic: Admission,
@@ -35,6 +35,8 @@ pub(crate) struct WantedRule {
 pub(crate) enum Admission {
     /// The protocol, in lower case, and its ports; none: all ports.
     Allow(String, BTreeSet<u16>),
+    /// What the current rule admits.
+    AsBefore(Vec<Traffic>),
     DenyAll,
 }
 
@@ -45,6 +47,7 @@ impl WantedRule {
             Admission::Allow(protocol, ports) => {
                 (vec![Traffic { protocol: protocol.clone(), ports: ports::merged(ports) }], Vec::new())
             }
+            Admission::AsBefore(allowed) => (allowed.clone(), Vec::new()),
             Admission::DenyAll => (Vec::new(), vec![Traffic { protocol: "all".to_owned(), ports: Vec::new() }]),
         };
         Firewall {
@@ -52,7 +55,7 @@ impl WantedRule {
             description: self.description.clone(),
             network: self.network.clone(),
             source_ranges: self.sources.clone(),
-            destination_ranges: self.destination.iter().cloned().collect(),
+            destination_ranges: self.destinations.clone(),
             target_tags: self.tags.clone(),
             allowed,
             denied,
@@ -119,22 +122,24 @@ impl WantedRule {
 
     /// Whether a rule admits all traffic that this one should, whatever else it does.
     pub(super) fn is_admitted_by(&self, found: &Firewall) -> bool {
-        let Admission::Allow(protocol, ports) = &self.traffic else { return false };
+        let allows = match &self.traffic {
+            Admission::Allow(protocol, ports) => found.allowed.iter().any(|entry| {
+                let is_protocol = entry.protocol.eq_ignore_ascii_case(protocol) || entry.protocol == "all";
+                let is_open = |open: BTreeSet<u16>| open.is_superset(ports);
+                is_protocol && (entry.ports.is_empty() || ports::expanded(&entry.ports).is_some_and(is_open))
+            }),
+            Admission::AsBefore(_) => true,
+            Admission::DenyAll => false,
+        };
         let covers = |found: &[String], wanted: &[String]| match (nets(found), nets(wanted)) {
             (Some(found), Some(wanted)) => wanted.iter().all(|wanted| found.iter().any(|found| found.contains(wanted))),
             _ => false,
         };
         let any = |list: &[String]| list.is_empty();
         let sources = covers(&found.source_ranges, &self.sources);
-        let destination: Vec<String> = self.destination.iter().cloned().collect();
-        let destinations =
-            any(&found.destination_ranges) || covers(&found.destination_ranges, &destination) && !any(&destination);
+        let destinations = any(&found.destination_ranges)
+            || covers(&found.destination_ranges, &self.destinations) && !any(&self.destinations);
         let tags = any(&found.target_tags) || self.tags.iter().all(|tag| found.target_tags.contains(tag));
-        let allows = found.allowed.iter().any(|entry| {
-            let is_protocol = entry.protocol.eq_ignore_ascii_case(protocol) || entry.protocol == "all";
-            is_protocol
-                && (entry.ports.is_empty() || ports::expanded(&entry.ports).is_some_and(|open| open.is_superset(ports)))
-        });
         !found.disabled && sources && destinations && tags && allows
     }
 }
@@ -226,7 +231,7 @@ mod tests {
                 .to_owned(),
             network: "https://www.googleapis.com/compute/v1/projects/host/global/networks/default".to_owned(),
             sources: vec!["0.0.0.0/0".to_owned()],
-            destination: Some("203.0.113.7".to_owned()),
+            destinations: vec!["203.0.113.7".to_owned()],
             tags: vec!["k8s-node".to_owned()],
             traffic: Admission::Allow("tcp".to_owned(), [80, 443].into()),
             priority: Some(1000),
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_patch_clears_a_destination_and_names_no_network() {
-        let open = WantedRule { destination: None, ..wanted() };
+        let open = WantedRule { destinations: Vec::new(), ..wanted() };
         let patch = open.patch(&wanted().rule());
         assert_eq!(patch["destinationRanges"], json!([]));
         assert_eq!((patch.get("network"), &patch["name"]), (None, &json!("k8s-fw-a")));

@@ -197,9 +197,13 @@ impl BalancerCloud for Balancers {
         rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(kept)
     }
 
-    /// An instance may come back with its name, or be accepted later.
+    /// An instance may come back with its name, or be accepted later. A change that was sent may have failed.
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
+        let mut planned = reached.left.steps.iter().filter(|step| step.items.contains(reached.place));
+        if let Some(soon) = planned.find_map(|step| cloud.ongoing.look_again(step.write.act.write())) {
+            return Some(soon);
+        }
         let missing = &cloud.reads.missing;
         let is_out = |host| missing.contains(host) || cloud.ongoing.has_refused(host);
         let lacks = item.hosts.known.keys().any(is_out);

@@ -176,6 +176,7 @@ impl Reads {
         self.read_missing(wanted, &mut observed).await;
         self.read_unused(env, wanted, &mut observed).await;
         self.read_reserved(env, wanted, &mut observed).await;
+        self.read_ranges(env, wanted, &mut observed).await;
         Ok(observed)
     }
 
@@ -278,6 +279,25 @@ impl Reads {
             }
         }
         unread.into(observed);
+    }
+
+    /// The ranges of the subnetworks, if an address must be in one of them. If they are not known, the cloud refuses an
+    /// address outside, once everything else is made.
+    async fn read_ranges(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        let asks = |item: &Item| {
+            let looked_for = plan::address_to_look_for(env, observed, item).filter(|_| item.scheme == Scheme::Internal);
+            looked_for.is_some_and(|ip| {
+                let has_it = observed.rule(&item.names).is_some_and(|rule| rule.ip_address == ip);
+                !has_it && !observed.reserved.contains_key(&ip)
+            })
+        };
+        if !wanted.items.values().any(asks) {
+            return;
+        }
+        match self.client.subnetworks(&env.region, last_part(&env.network)).await {
+            Ok(all) => observed.ranges.extend(all.into_iter().map(|one| (one.self_link, one.ip_cidr_range))),
+            Err(error) => tracing::debug!(%error, "the ranges of the subnetworks are not known"),
+        }
     }
 
     async fn read(&self, env: &Env, needs: Needs, observed: &mut Observed) {

@@ -12,7 +12,7 @@ const CLAIM: &[Kind] = &[Kind::Claim];
 /// The needs of steps behind a new frame.
 pub(super) const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 /// Those of a rule that would deny what others do not admit yet.
-const ALL_ADMITTED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
+pub(super) const ALL_ADMITTED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
 /// Those of rules that are lowered to the priority of one that denies.
 pub(super) const NOTHING_DENIED: &[Kind] = &[Kind::Claim, Kind::Rules];
 const DELETED: &[Kind] = &[Kind::Retire];
@@ -37,10 +37,11 @@ pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (P
         Rank::JoinPools => (Part::of(Kind::Members, "pool"), &[]),
         Rank::LeavePools => (Part::of(Kind::Members, "pool leaves"), &[]),
         Rank::NoDeny => (Part::new(Kind::Rules), CLAIM),
-        Rank::Firewalls | Rank::LateFirewalls => {
+        Rank::Firewalls => {
             let needs = if act.write().body.as_ref().is_some_and(is_unfilled) { FRAME } else { CLAIM };
             (Part::new(Kind::Rules), needs)
         }
+        Rank::LateFirewalls => (Part::new(Kind::Rules), FRAME),
         // Of a higher kind than rules, so that it waits for all of them.
         Rank::Deny => (Part::new(Kind::Retire), ALL_ADMITTED),
         // A check that exists serves as it is.

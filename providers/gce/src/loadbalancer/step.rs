@@ -55,7 +55,7 @@ pub(crate) enum Rank {
     ReplacedFirewalls,
     ReplacedChecks,
     Rules,
-    /// Where the address is that of the new forwarding rule.
+    /// For a new forwarding rule, where the address is not known before, or a former one serves until then.
     LateFirewalls,
     Deny,
     Release,

@@ -31,6 +31,8 @@ const REFUSED: Duration = Duration::from_secs(300);
 const SLOW_GROUP: Duration = Duration::from_secs(10);
 /// The time until an object must show the effect of a write whose operation cannot be read.
 const SHOWN: Duration = Duration::from_secs(120);
+/// A change whose end was not seen is looked at again after this time.
+const UNSEEN: Duration = Duration::from_secs(10);
 /// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -40,6 +42,8 @@ pub(super) struct Ongoing {
     sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
+    /// The changes whose end was not seen, and when that was.
+    unseen: Mutex<BTreeMap<String, Instant>>,
     /// The instances that were refused, by pool or group, with the reason.
     refused: Mutex<BTreeMap<(String, Host), (ProviderError, Instant)>>,
     /// The reason why operations cannot be read, until it was reported.
@@ -52,6 +56,13 @@ impl Ongoing {
         let mut refused = lock(&self.refused);
         refused.retain(|_, (_, at)| at.elapsed() < REFUSED);
         refused.get(&(target(write), host.clone())).map(|(error, _)| error.clone())
+    }
+
+    /// The delay of another look at a change whose end was not seen: only the object shows whether it has failed.
+    pub(super) fn look_again(&self, write: &Write) -> Option<Duration> {
+        let mut unseen = lock(&self.unseen);
+        unseen.retain(|_, at| at.elapsed() < SHOWN);
+        unseen.contains_key(&write.to_string()).then_some(UNSEEN)
     }
 
     /// Whether a pool or group refused this instance.
@@ -200,14 +211,13 @@ impl Writer<'_> {
         match look {
             Err(_) | Ok(Some(Ok(()))) => return Ok(Progress::Running),
             Ok(Some(Err(error))) if is_passing(&error) => return Err(error.into()),
-            // The operation is not known any more: the next observation shows what became of it.
-            Ok(Some(Err(error))) if error.meaning() == Meaning::NotFound => {
-                tracing::warn!(%error, write = %sent.write, "the operation is not known any more");
-                lock(&self.ongoing.sent).remove(&operation.name);
-                return Ok(Progress::Done);
-            }
-            // Roles for the Go program lack the right: OpenShift's does.
-            Ok(Some(Err(error))) if is_forbidden(&error) => {
+            // The operation is not known any more, or may not be read: roles for the Go program lack the right, as
+            // OpenShift's does.
+            Ok(Some(Err(error))) if error.meaning() == Meaning::NotFound || is_forbidden(&error) => {
+                tracing::debug!(%error, write = %sent.write, "the object shows what became of it");
+                if is_forbidden(&error) {
+                    self.ongoing.unreadable.note(error.clone().into());
+                }
                 let progress = self.shown(&sent, error).await?;
                 if !matches!(progress, Progress::Running) {
                     lock(&self.ongoing.sent).remove(&operation.name);
@@ -231,12 +241,14 @@ impl Writer<'_> {
     /// is seen by the next observation.
     async fn shown(&self, sent: &Sent, error: ApiError) -> Result<Progress, ProviderError> {
         let write = &sent.write;
-        self.ongoing.unreadable.note(error.clone().into());
         let is_there = match (write.operation.verb, write.operation.read()) {
             (Verb::Insert | Verb::Delete, Some(read)) => {
                 self.client.get::<Value>(read, &write.scope, &write.name).await?.is_some()
             }
-            _ => return Ok(Progress::Done),
+            _ => {
+                lock(&self.ongoing.unseen).insert(write.to_string(), Instant::now());
+                return Ok(Progress::Done);
+            }
         };
         match is_there == (write.operation.verb == Verb::Insert) {
             true => Ok(Progress::Done),

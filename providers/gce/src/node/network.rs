@@ -20,6 +20,8 @@ const NODES_ASKED: usize = 3;
 pub(crate) enum Subnet {
     /// Its URL.
     Url(String),
+    /// That of some nodes. Others may be in another one, and in another order next time.
+    OfNodes(String),
     /// A legacy network has no subnetwork.
     Legacy,
     /// Neither the configuration nor the network nor the nodes determine it; with the reason.
@@ -108,7 +110,7 @@ impl Network {
         found.sort();
         found.dedup_by(|a, b| same_url(a, b));
         Ok(match &mut *found {
-            [one] => Subnet::Url(std::mem::take(one)),
+            [one] => Subnet::OfNodes(std::mem::take(one)),
             [] => Subnet::Unknown("no node has a NIC in the network and region; set subnetwork-name".to_owned()),
             several => Subnet::Unknown(format!("nodes are in several ({}); set subnetwork-name", several.join(", "))),
         })
@@ -201,7 +203,7 @@ mod tests {
     }
 
     fn ends_with(subnet: &Subnet, name: &str) -> bool {
-        matches!(subnet, Subnet::Url(url) if url.ends_with(&format!("/regions/{REGION}/subnetworks/{name}")))
+        matches!(subnet, Subnet::Url(url) | Subnet::OfNodes(url) if url.ends_with(&format!("/regions/{REGION}/subnetworks/{name}")))
     }
 
     fn instance(world: &mut World, name: &str, subnetwork: &str) {

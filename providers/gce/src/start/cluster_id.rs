@@ -1,6 +1,8 @@
 //! The ID of the cluster, in its ConfigMap. It is part of the names of shared objects.
 //!
 //! Upstream: `gce_clusterid.go`. If two processes both create the ID, the API server keeps the first, and both use it.
+//! Another ID gives the objects of all load balancers other names: one that is known stays until the ConfigMap shows
+//! another, and is stored again if the ConfigMap is deleted.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,6 +41,17 @@ impl Ids {
         let id = data.get(PROVIDER_KEY).cloned().or_else(|| cluster.clone())?;
         Some(Self { id, cluster })
     }
+
+    /// 16 hexadecimal digits.
+    fn new() -> Self {
+        let id = format!("{:016x}", rand::random::<u64>());
+        Self { cluster: Some(id.clone()), id }
+    }
+
+    fn data(&self) -> ConfigMapData {
+        let cluster = self.cluster.iter().map(|id| (CLUSTER_KEY, id));
+        cluster.chain([(PROVIDER_KEY, &self.id)]).map(|(key, id)| (key.to_owned(), id.clone())).collect()
+    }
 }
 
 impl ClusterId {
@@ -50,40 +63,46 @@ impl ClusterId {
     ///
     /// # Errors
     ///
-    /// The ConfigMap cannot be read or created, or has neither ID.
+    /// The IDs are not known yet, and the ConfigMap cannot be read or created, or has neither.
     pub(crate) async fn get(&self) -> Result<Ids, ProviderError> {
-        if let Some((read, ids)) = &*lock(&self.known)
-            && read.elapsed() < KEPT
-        {
+        let known = lock(&self.known).clone();
+        if let Some((_, ids)) = known.as_ref().filter(|(read, _)| read.elapsed() < KEPT) {
             return Ok(ids.clone());
         }
+        let (began, known) = (Instant::now(), known.map(|(_, ids)| ids));
+        let ids = match (self.stored(known.as_ref()).await, known) {
+            (Err(error), Some(known)) => {
+                tracing::warn!(%error, "the ID of the cluster stays as it was");
+                known
+            }
+            (stored, _) => stored?,
+        };
+        *lock(&self.known) = Some((began, ids.clone()));
+        Ok(ids)
+    }
+
+    /// The IDs in the ConfigMap. Without one, the known ones are stored, or new ones.
+    async fn stored(&self, known: Option<&Ids>) -> Result<Ids, ProviderError> {
         let unset = || ProviderError::bug("the ID of the cluster was asked for before the start");
         let maps = &self.cluster.context().ok_or_else(unset)?.config_maps;
-        let began = Instant::now();
         let data = match maps.get(&UID).await? {
             Some(data) => data,
-            None => maps.create(&UID, new()).await?,
+            None => maps.create(&UID, known.cloned().unwrap_or_else(Ids::new).data()).await?,
         };
-        let ids = Ids::read(&data).ok_or_else(|| {
+        Ids::read(&data).ok_or_else(|| {
             ProviderError::unknown(format!(
                 "Could not retrieve cluster id: the ConfigMap {}/{} has neither {PROVIDER_KEY:?} nor {CLUSTER_KEY:?}; add one, or \
                  delete it where no load balancer exists",
                 UID.namespace, UID.name
             ))
-        })?;
-        *lock(&self.known) = Some((began, ids.clone()));
-        Ok(ids)
+        })
     }
-}
-
-/// A new ID under both keys: 16 hexadecimal digits.
-fn new() -> ConfigMapData {
-    let id = format!("{:016x}", rand::random::<u64>());
-    [CLUSTER_KEY, PROVIDER_KEY].into_iter().map(|key| (key.to_owned(), id.clone())).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use ccm_provider::ConfigMaps;
     use ccm_provider_contract::TestCluster;
 
     use super::*;
@@ -126,6 +145,57 @@ mod tests {
                 assert!(error.to_string().starts_with("Could not retrieve cluster id"), "{error}");
             }
         }
+    }
+
+    /// A ConfigMap that the API server keeps to itself.
+    #[derive(Debug)]
+    struct Unreadable;
+
+    #[async_trait]
+    impl ConfigMaps for Unreadable {
+        async fn get(&self, _: &ConfigMapSpec) -> Result<Option<ConfigMapData>, ProviderError> {
+            Err(ProviderError::unknown("no"))
+        }
+
+        async fn create(&self, _: &ConfigMapSpec, _: ConfigMapData) -> Result<ConfigMapData, ProviderError> {
+            Err(ProviderError::unknown("no"))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_that_is_gone_is_stored_again() {
+        for pairs in [&[("uid", "a")] as &[_], &[("provider-uid", "b")], &[("uid", "a"), ("provider-uid", "b")]] {
+            let cluster = Arc::new(TestCluster::default());
+            cluster.set_config_map(&UID, data(pairs));
+            let id = of(&cluster);
+            let known = id.get().await.unwrap();
+            cluster.remove_config_map(&UID);
+            tokio::time::advance(KEPT).await;
+            assert_eq!(id.get().await.unwrap(), known);
+            // Another process reads the same.
+            assert_eq!(of(&cluster).get().await.unwrap(), known);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_that_is_known_needs_neither_keys_nor_an_answer() {
+        let cluster = Arc::new(TestCluster::default());
+        cluster.set_config_map(&UID, data(&[("uid", "a")]));
+        let mut id = of(&cluster);
+        assert_eq!(id.get().await.unwrap().id, "a");
+        cluster.set_config_map(&UID, data(&[]));
+        tokio::time::advance(KEPT).await;
+        assert_eq!(id.get().await.unwrap().id, "a");
+        let mut context = cluster.context("kubernetes");
+        context.config_maps = Arc::new(Unreadable);
+        let handle = Cluster::default();
+        handle.set(context);
+        id.cluster = handle;
+        tokio::time::advance(KEPT).await;
+        assert_eq!(id.get().await.unwrap().id, "a");
+        // Without a known one, the failure counts.
+        id.known = Arc::default();
+        assert_eq!(id.get().await.unwrap_err().to_string(), "no");
     }
 
     #[tokio::test(start_paused = true)]

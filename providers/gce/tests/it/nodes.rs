@@ -126,6 +126,25 @@ async fn p09_a_node_outside_the_managed_zones_is_found_by_name() {
     assert!(matches!(&gone, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted), "{gone:?}");
 }
 
+/// The aggregated list is that of all regions, any of which may not answer. Nor does one zone withhold the others.
+#[tokio::test]
+async fn without_the_list_of_the_project_an_instance_of_a_managed_zone_is_found() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    let provider = with_flags(&bed, "regional", &[]).await;
+    let fault = || Fault::Code { status: 503, code: "backendError".to_owned(), message: "not now".to_owned() };
+    bed.cloud.fault(Rule::every(fault()).on("compute", "instances.aggregatedList"));
+    assert_eq!(metadata(&look_up(&provider, &node("n1", "")).await).provider_id, "gce://p/us-central1-c/n1");
+    // Of another name nothing is known: it may be that of an instance elsewhere.
+    assert!(unknown(&look_up(&provider, &node("n2", "")).await).contains("not now"));
+    let of_zone = Rule { params: Some("us-central1-f".to_owned()), ..Rule::every(fault()) };
+    bed.cloud.fault(of_zone.on("compute", "instances.list"));
+    assert_eq!(metadata(&look_up(&provider, &node("n1.c.p.internal", "")).await).zone, "us-central1-c");
+    bed.cloud.world(|world| world.delete_instance("projects/p/zones/us-central1-c/instances/n1"));
+    assert!(unknown(&look_up(&provider, &node("n1", "")).await).contains("not now"));
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
 /// 500 instances with this metadata would have more bytes than an answer may have.
 #[tokio::test]
 async fn metadata_of_instances_is_not_listed() {

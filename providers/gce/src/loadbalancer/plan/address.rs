@@ -4,8 +4,10 @@
 //! reservation outlives a failure, and is released once the new rule has the address. The first rule of a Service has
 //! no address to lose, and projects have few reservations.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use ccm_provider::address::parse_cidr;
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use super::{Draft, put, what};
 use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
-use crate::client::resource::{last_part, same_url};
+use crate::client::resource::{Collection, ResourceId, last_part, same_url};
 
 /// The delay of a Service that waits for the reservations of others.
 const NEXT: Duration = Duration::from_secs(1);
@@ -66,9 +68,10 @@ impl Draft<'_> {
             self.may_use(reserved, kind)?;
             return Ok(reserved.address.clone());
         }
-        if kind.scheme == Scheme::External
-            && let Some(ip) = settings.ip.as_ref().filter(|ip| rule.is_none_or(|rule| rule.ip_address != **ip))
-        {
+        let new_ip = settings.ip.as_ref().filter(|ip| rule.is_none_or(|rule| rule.ip_address != **ip));
+        if let Some(ip) = new_ip.filter(|_| kind.scheme == Scheme::Internal) {
+            self.must_be_inside(ip, kind)?;
+        } else if let Some(ip) = new_ip {
             return Err(refused(format!(
                 "requested ip {ip:?} is neither static nor assigned to the LB: spec.loadBalancerIP must be a regional external \
                  address that is reserved in region {} of project {} (a global address cannot be used); reserve it or remove \
@@ -104,6 +107,22 @@ impl Draft<'_> {
         let reason = "the address is kept until the forwarding rule has it";
         self.push(Rank::Reserve, Act::Reserve(write), what(Verb::Create, "Address", reason));
         Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
+    }
+
+    /// Checks that an address that is not reserved is one of the subnetwork, if its range is known.
+    fn must_be_inside(&self, ip: &str, kind: &Kind<'_>) -> Result<(), ProviderError> {
+        let Some(subnetwork) = kind.subnetwork else { return Ok(()) };
+        let range = self.observed.ranges.iter().find(|(url, _)| same_url(url, subnetwork)).map(|(_, range)| range);
+        let contains = |range: &String| Some(parse_cidr(range)?.contains(&ip.parse::<IpAddr>().ok()?));
+        match range.filter(|range| contains(range) == Some(false)) {
+            Some(range) => Err(refused(format!(
+                "spec.loadBalancerIP {ip:?} is outside of {range}, the range of the subnetwork {}; use an address of that \
+                 range, or name another subnetwork in the annotation {}",
+                last_part(subnetwork),
+                SUBNET.row.key
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Checks that an address that somebody else reserved can be used.
@@ -149,9 +168,14 @@ impl Draft<'_> {
                 address.purpose
             ));
         }
-        // The Service's own rule has it until the rule is replaced.
-        let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer);
-        match other.filter(|_| !address.is_shared()) {
+        // The Service's own rule has it until the rule is replaced. External forwarding rules share an address if they
+        // differ in protocol or ports, internal ones if it is reserved for that.
+        let is_rule = |user: &str| {
+            ResourceId::parse(user).is_some_and(|id| id.collection == Collection::ForwardingRules.as_str())
+        };
+        let shares = |user: &str| address.is_shared() || kind.scheme == Scheme::External && is_rule(user);
+        let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer && !shares(user));
+        match other {
             Some(user) => Err(refused(format!(
                 "spec.loadBalancerIP {ip:?}: the reserved address {name} is in use by {}; use another one or free it",
                 last_part(user)

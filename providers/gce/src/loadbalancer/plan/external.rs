@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::env::Env;
 use super::super::hosts::Host;
 use super::super::observed::Observed;
-use super::super::step::{Act, RESERVED, Rank};
+use super::super::step::{Act, Rank};
 use super::super::wanted::{Item, MOST_PORTS, Settings};
 use super::super::{parts, ports};
 use super::address::Kind;
@@ -121,13 +121,8 @@ impl Draft<'_> {
             let kind = Kind { scheme: Scheme::External, tier, subnetwork: None };
             address = self.hold_address(settings, rule, ip(settings, rule, tier), &kind)?;
         }
-        // Without a reservation, the address is known once the rule exists.
-        let (ip, rank) = match &*address {
-            "" => (RESERVED, Rank::LateFirewalls),
-            address => (address, Rank::Firewalls),
-        };
-        self.deny(ip)?;
-        self.firewalls(settings, ip, &check, rank)?;
+        self.deny(&address)?;
+        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule))?;
         self.check(&check);
         if let Some(rule) = rule.filter(|_| makes_rule) {
             self.delete_rule(differences(self.env, self.observed, self.item, settings, rule));

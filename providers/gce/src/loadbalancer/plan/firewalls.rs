@@ -7,7 +7,7 @@ use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
 use super::super::firewall::{Admission, Command, WantedRule};
-use super::super::step::{Act, FirewallWrite, Rank};
+use super::super::step::{Act, FirewallWrite, RESERVED, Rank};
 use super::super::tags::{self, Computed};
 use super::super::wanted::{HOSTS, MOST_PORTS, Settings};
 use super::super::{parts, ports};
@@ -42,37 +42,64 @@ impl Draft<'_> {
         zones.find_map(|zone| self.observed.unread(Collection::Instances, zone))
     }
 
-    /// The tags of the nodes; `None` without nodes.
-    pub(super) fn target_tags(&self) -> Result<Option<Vec<String>>, ProviderError> {
+    /// The tags of the nodes, as far as they are known; `None` without nodes.
+    pub(super) fn target_tags(&mut self) -> Result<Option<Vec<String>>, ProviderError> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
             return Ok(Some(tags.into_iter().cloned().collect()));
         }
-        if let Some(error) = self.unread_tags() {
-            return Err(error.clone());
-        }
         let computed = self.computed_tags(self.item.scheme);
+        if let Some(error) = self.unread_tags().cloned() {
+            if computed.tags.is_empty() {
+                return Err(error);
+            }
+            self.partly = Some(error);
+        }
         computed.problem().map_or(Ok(()), |problem| Err(ProviderError::unknown(problem)))?;
         Ok(Some(computed.tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
     }
 
-    /// Plans the rules for traffic to this address and for health checks. Without nodes there are none: a rule without
-    /// target tags would open every instance of the network.
+    /// Plans the rules for traffic to this address and for health checks; an empty address is known once the forwarding
+    /// rule exists. Without nodes there are none: a rule without target tags would open every instance of the network.
     pub(super) fn firewalls(
         &mut self,
         settings: &Settings,
-        ip: &str,
+        address: &str,
         check: &Check,
-        rank: Rank,
+        replaced: Option<&ForwardingRule>,
     ) -> Result<(), ProviderError> {
         let Some(tags) = self.target_tags()? else { return Ok(()) };
+        let (ip, rank) = match address {
+            "" => (RESERVED, Rank::LateFirewalls),
+            address => (address, Rank::Firewalls),
+        };
         for (wanted, is_shared) in self.wanted_firewalls(settings, ip, check, tags) {
-            // A shared rule is for no address.
             let before = self.steps.len();
-            self.firewall(&wanted, if is_shared { Rank::Firewalls } else { rank }, is_shared)?;
+            match replaced.and_then(|_| self.as_before(&wanted)).filter(|_| !is_shared) {
+                Some(now) => {
+                    self.firewall(&now, Rank::Firewalls, false)?;
+                    if now != wanted {
+                        self.firewall(&wanted, Rank::LateFirewalls, false)?;
+                    }
+                }
+                // A shared rule is for no address.
+                None => self.firewall(&wanted, if is_shared { Rank::Firewalls } else { rank }, is_shared)?,
+            }
             self.is_for_checks(before, &wanted.name);
         }
         Ok(())
+    }
+
+    /// The rule until the next forwarding rule exists, which may never be: it admits what the current one serves.
+    fn as_before(&self, wanted: &WantedRule) -> Option<WantedRule> {
+        let found = self.observed.firewalls.get(&wanted.name)?;
+        let mut now = wanted.clone();
+        now.description.clone_from(&found.description);
+        now.destinations.clone_from(&found.destination_ranges);
+        if wanted.name == self.item.names.firewall() {
+            now.traffic = Admission::AsBefore(found.allowed.clone());
+        }
+        Some(now)
     }
 
     /// Rules for health checks fail apart from those for traffic.
@@ -81,9 +108,11 @@ impl Draft<'_> {
         let is_of_checks = name != self.item.names.firewall();
         for step in self.steps.iter_mut().skip(before).filter(|_| is_of_checks) {
             step.part = Part::of(Kind::Rules, "checks");
-            if is_lowered {
-                step.needs = parts::NOTHING_DENIED;
-            }
+            step.needs = match step.rank {
+                Rank::Firewalls if is_lowered => parts::NOTHING_DENIED,
+                Rank::LateFirewalls if is_lowered => parts::ALL_ADMITTED,
+                _ => step.needs,
+            };
         }
     }
 
@@ -96,7 +125,7 @@ impl Draft<'_> {
             description: names.firewall_description(ip),
             network: self.env.network.clone(),
             sources: settings.sources.clone(),
-            destination: Some(ip.to_owned()),
+            destinations: vec![ip.to_owned()],
             tags: tags.clone(),
             traffic: Admission::Allow(settings.protocol.to_lowercase(), settings.ports.clone()),
             priority: is_external.then_some(self.priority()),
@@ -114,7 +143,7 @@ impl Draft<'_> {
             description,
             sources: self.env.check_sources.clone(),
             // A target pool's checks are sent to the address of each forwarding rule; a shared rule is for all of them.
-            destination: (is_external && !check.is_shared).then(|| ip.to_owned()),
+            destinations: if is_external && !check.is_shared { vec![ip.to_owned()] } else { Vec::new() },
             tags,
             traffic: Admission::Allow("tcp".to_owned(), [check.port].into()),
             ..traffic.clone()
@@ -206,11 +235,15 @@ impl Draft<'_> {
         if self.env.options.denies { PRIORITY_ABOVE_DENY } else { PRIORITY }
     }
 
-    /// Creates or updates a rule.
+    /// Creates or updates a rule. While the tag of a host is not known, no tag is removed.
     fn firewall(&mut self, wanted: &WantedRule, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
         let found = self.observed.firewalls.get(&wanted.name);
         let options = &self.env.options;
         let mut wanted = wanted.clone();
+        if let Some(found) = found.filter(|_| self.env.node_tags.is_empty() && self.unread_tags().is_some()) {
+            let all: BTreeSet<String> = wanted.tags.into_iter().chain(found.target_tags.iter().cloned()).collect();
+            wanted.tags = all.into_iter().collect();
+        }
         // A deny rule may still exist, which is not looked for without the flag: it would block the traffic.
         if !options.denies
             && !options.removes_deny_rules
@@ -248,7 +281,7 @@ impl Draft<'_> {
     }
 
     /// Creates the rule that denies all other traffic to the address, or deletes it, as the flags require.
-    pub(super) fn deny(&mut self, ip: &str) -> Result<(), ProviderError> {
+    pub(super) fn deny(&mut self, address: &str) -> Result<(), ProviderError> {
         let name = self.item.names.deny_firewall();
         if !self.env.options.denies {
             // Before the rules above it get a lower priority again.
@@ -258,12 +291,13 @@ impl Draft<'_> {
             return Ok(());
         }
         let Some(tags) = self.target_tags()? else { return Ok(()) };
+        let ip = if address.is_empty() { RESERVED } else { address };
         let wanted = WantedRule {
             description: self.item.names.firewall_description(ip),
             name,
             network: self.env.network.clone(),
             sources: vec!["0.0.0.0/0".to_owned()],
-            destination: Some(ip.to_owned()),
+            destinations: vec![ip.to_owned()],
             tags,
             traffic: Admission::DenyAll,
             priority: Some(PRIORITY),

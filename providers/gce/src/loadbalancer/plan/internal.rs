@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::env::Env;
 use super::super::observed::Observed;
 use super::super::ports;
-use super::super::step::{Act, RESERVED, Rank};
+use super::super::step::{Act, Rank};
 use super::super::wanted::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
 use super::address::Kind;
 use super::checks::Check;
@@ -21,17 +21,18 @@ use crate::client::resource::{Collection, ResourceId, Scope, last_part, same_url
 const RULE: &str = "ForwardingRule";
 const BACKEND: &str = "BackendService";
 
-/// The subnetwork of the address: that of the annotation, else that of the cluster.
+/// The subnetwork that the address must be in: that of the annotation, else that of the cluster, unless it is only that
+/// of some nodes.
 fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<String> {
     if observed.network.is_legacy {
         return None;
     }
     let named = settings.internal.subnet.as_ref();
     let named = named.map(|name| env.links.of(Collection::Subnetworks, &env.region(), name));
-    named.or_else(|| observed.network.subnetwork.clone())
+    named.or_else(|| observed.network.subnetwork.clone().filter(|_| !observed.network.is_of_nodes))
 }
 
-/// The same; if that of the cluster is not known, that of the rule which is replaced.
+/// The subnetwork of a new rule: the same, else that of the rule which is replaced, else that of some nodes.
 fn subnetwork_of_rule(
     env: &Env,
     observed: &Observed,
@@ -39,7 +40,8 @@ fn subnetwork_of_rule(
     rule: Option<&ForwardingRule>,
 ) -> Option<String> {
     let of_rule = || rule.filter(|rule| real_scheme(rule) == Scheme::Internal).map(|rule| rule.subnetwork.clone());
-    subnetwork(env, observed, settings).or_else(|| of_rule().filter(|url| !url.is_empty()))
+    let of_rule = || of_rule().filter(|url| !url.is_empty());
+    subnetwork(env, observed, settings).or_else(of_rule).or_else(|| observed.network.subnetwork.clone())
 }
 
 /// The region of a subnetwork, if it differs from that of the balancers.
@@ -132,12 +134,7 @@ impl Draft<'_> {
         if makes_rule {
             self.make_internal_rule(settings, &backend, &address);
         }
-        // Without a reservation, the address is known once the rule exists.
-        let (ip, rank) = match &*address {
-            "" => (RESERVED, Rank::LateFirewalls),
-            address => (address, Rank::Firewalls),
-        };
-        self.firewalls(settings, ip, &check, rank)?;
+        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule))?;
         self.release_address();
         self.old_internal(rule, makes_rule, &backend, &check);
         Ok(())

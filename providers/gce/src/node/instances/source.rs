@@ -97,13 +97,26 @@ impl Compute {
 
     /// Instances by name, anywhere in the project: a node outside the managed zones has an instance, too.
     async fn by_names(&self, names: Vec<String>) -> Vec<(Wanted, Answer<Self>)> {
-        let found = match self.client.instances_named(&names).await {
-            Ok(found) => found.into_iter().map(Arc::new).collect::<Vec<_>>(),
-            Err(error) => return names.into_iter().map(|name| (Wanted::Name(name), Err(error.clone()))).collect(),
-        };
         let managed = self.zones.managed().await.unwrap_or_default();
-        let seen = |name: &String| one_of(found.iter().filter(|instance| instance.name == *name), &managed);
-        names.into_iter().map(|name| (Wanted::Name(name.clone()), Ok(seen(&name)))).collect()
+        let (found, error) = match self.client.instances_named(&names).await {
+            Ok(found) => (found, None),
+            Err(error) => (self.near(&names, &managed).await, Some(error)),
+        };
+        let found: Vec<Arc<Instance>> = found.into_iter().map(Arc::new).collect();
+        let seen = |name: &str| match (one_of(found.iter().filter(|instance| instance.name == name), &managed), &error)
+        {
+            (Seen::Unlisted, Some(error)) => Err(error.clone()),
+            (seen, _) => Ok(seen),
+        };
+        names.into_iter().map(|name| (Wanted::Name(name.clone()), seen(&name))).collect()
+    }
+
+    /// The instances with these names in the managed zones that can be read: the list of the project fails if one zone of
+    /// any region does not answer.
+    async fn near(&self, names: &[String], managed: &BTreeSet<String>) -> Vec<Instance> {
+        let lists = managed.iter().map(|zone| self.client.instances_named_in(zone, names));
+        let lists = futures::future::join_all(lists).await;
+        lists.into_iter().flat_map(Result::unwrap_or_default).collect()
     }
 }
 

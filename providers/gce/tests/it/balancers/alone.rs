@@ -1,5 +1,6 @@
 //! What cannot be read, a zone, an instance or a Service that the cloud refuses fails alone.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use async_trait::async_trait;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};
-use ccm_provider::{Finalizers, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork};
+use ccm_provider::{
+    Finalizers, NodeRef, ProviderError, ProviderFactory as _, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork,
+};
 use serde_json::json;
 
 use super::parts::reconcile;
@@ -222,6 +225,42 @@ async fn a_zone_whose_tags_cannot_be_read_keeps_the_tags_of_rules_and_hosts_foll
     scene.is_steady(&mut asked).await;
 }
 
+#[tokio::test]
+async fn a_zone_whose_tags_cannot_be_read_withholds_no_new_balancer() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        let mut scene = Scene::with(&["k8s-node-1"]).await;
+        scene.untagged().await;
+        let node = node_in(&scene, OTHER_ZONE, "k8s-node-2");
+        scene.nodes.push(node);
+        scene.cloud().fault(about(OTHER_ZONE, "instances.list", code(400, "invalid")));
+        let mut asked = kind(web());
+        for round in 0..2 {
+            let mark = scene.cloud().mark();
+            let answer = reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0);
+            assert!(answer.result.unwrap_err().to_string().contains("not now"));
+            assert_eq!(answer.status.unwrap().ingress.len(), 1);
+            assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
+            assert_eq!(scene.writes(mark).is_empty(), round == 1);
+        }
+        // What the other zone's tags may be stays.
+        let mut rule = scene.object("firewalls", "k8s-fw-LB");
+        rule["targetTags"] = json!(["k8s-node", "other"]);
+        scene.cloud().world(|world| world.put(&format!("projects/p/global/firewalls/k8s-fw-{LB}"), rule));
+        asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+        reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0).result.unwrap_err();
+        let rule = scene.object("firewalls", "k8s-fw-LB");
+        assert_eq!(
+            (&rule["targetTags"], &rule["sourceRanges"]),
+            (&json!(["k8s-node", "other"]), &json!(["10.0.0.0/8"]))
+        );
+        scene.cloud().faults(Faults::clear);
+        scene.ensure(&mut asked).await;
+        assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
 /// The objects show what became of the writes.
 #[tokio::test]
 async fn without_the_right_to_read_operations_the_right_is_named_and_the_balancer_is_made() {
@@ -241,6 +280,103 @@ async fn without_the_right_to_read_operations_the_right_is_named_and_the_balance
         events.len() == 1 && events[0].contains("lacks compute.") && events[0].contains("Operations.get"),
         "{events:?}"
     );
+}
+
+/// An operation whose end nobody sees.
+fn fails_at_its_end() -> Fault {
+    Fault::Operation { status: 503, code: "UNAVAILABLE".to_owned(), message: "not now".to_owned() }
+}
+
+#[tokio::test]
+async fn a_change_of_hosts_whose_end_cannot_be_read_is_looked_at_again() {
+    let lost = code(404, "notFound");
+    for (kind, call, scope) in [
+        ((|service| service) as fn(Service) -> Service, "targetPools.addInstance", "regionOperations"),
+        (internal, "instanceGroups.addInstances", "zoneOperations"),
+    ] {
+        for is_denied in [true, false] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = kind(web());
+            scene.ensure(&mut asked).await;
+            if is_denied {
+                let denied = vec![format!("compute.{scope}.get")];
+                scene.cloud().change(|options| options.denied = [("*".to_owned(), denied)].into());
+            } else {
+                scene.cloud().fault(Rule::every(lost.clone()).on("compute", &format!("{scope}.wait")));
+            }
+            scene.cloud().change(|options| options.operations = [(call.to_owned(), 300)].into());
+            scene.cloud().fault(Rule::every(fails_at_its_end()).on("compute", call).window(0, 1));
+            let node = scene.bed.node("n2");
+            scene.nodes.push(node);
+            let update =
+                async || reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::UpdateHosts).await.remove(0);
+            let mut answer = update().await;
+            assert_eq!((answer.result.is_ok(), scene.members()), (true, 1), "{call}");
+            assert!(answer.again.is_some(), "{call}, denied: {is_denied}");
+            // The next ones end at once.
+            scene.cloud().change(|options| options.operations = [(call.to_owned(), 0)].into());
+            for _ in 0..2 {
+                answer = update().await;
+                assert!(answer.result.is_ok(), "{call}: {answer:?}");
+                assert_eq!(scene.members(), 2, "{call}");
+            }
+            assert!(answer.again.is_none(), "{call}, denied: {is_denied}");
+        }
+    }
+}
+
+/// The last object of a deletion is not looked for afterwards.
+#[tokio::test]
+async fn a_deletion_whose_operation_is_not_known_any_more_waits_until_the_object_is_gone() {
+    let scene = Scene::with(&["n1"]).await;
+    let services = [web(), service("other", json!({}))];
+    assert!(reconcile(&scene, &services, ServiceAction::Ensure).await.iter().all(|answer| answer.result.is_ok()));
+    scene.cloud().change(|options| options.operations = [(format!("firewalls.delete k8s-fw-{LB}"), 4_000)].into());
+    scene.cloud().fault(Rule::every(code(404, "notFound")).on("compute", "globalOperations.wait"));
+    let is_there = || {
+        let path = format!("projects/p/global/firewalls/k8s-fw-{LB}");
+        scene.cloud().by_hand("GET", &path, &json!({})).is_ok()
+    };
+    let answers = reconcile(&scene, &services, ServiceAction::Delete).await;
+    assert!(answers[1].result.is_ok(), "{answers:?}");
+    let mut deleted = answers.into_iter().next().unwrap().result;
+    assert!(deleted.is_err() && is_there());
+    while let Err(error) = deleted {
+        assert!(error.is_in_progress() && error.to_string().contains("deleting Firewall"), "{error}");
+        deleted = reconcile(&scene, &services[..1], ServiceAction::Delete).await.remove(0).result;
+    }
+    assert!(!is_there());
+}
+
+/// The names of shared objects contain the ID.
+#[tokio::test]
+async fn a_deleted_cluster_id_is_stored_again_and_names_stay() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let (mut first, mut second) = (internal(web()), internal(service("other", json!({}))));
+    scene.ensure(&mut first).await;
+    scene.ensure(&mut second).await;
+    let uid = scene.bed.factory().config_maps()[0];
+    scene.cluster.remove_config_map(&uid);
+    later(61).await;
+    assert_eq!(scene.writes_to_ensure(&mut first).await, [] as [&str; 0]);
+    assert_eq!(scene.cluster.config_map(&uid).unwrap()["uid"], "cid");
+    scene.is_steady(&mut second).await;
+    // Without its keys, it says nothing about the ID, which external balancers' hosts do not need.
+    scene.cluster.set_config_map(&uid, BTreeMap::new());
+    let mut outer = service("outer", json!({}));
+    scene.ensure(&mut outer).await;
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    later(61).await;
+    scene.update(&mut outer).await;
+    scene.update(&mut first).await;
+    assert_eq!(scene.members(), 2);
+}
+
+async fn later(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
 }
 
 /// The finalizers that are added, or not.

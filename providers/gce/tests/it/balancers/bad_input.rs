@@ -60,12 +60,21 @@ async fn a_firewall_rule_of_our_name_in_another_network_is_named() {
 #[tokio::test]
 async fn an_address_that_something_else_uses_is_named_with_its_user() {
     let scene = Scene::with(&["n1"]).await;
-    let user = "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1/forwardingRules/shop";
+    let user = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/instances/shop";
     let address = json!({"name": "mine", "address": "198.51.100.7", "addressType": "EXTERNAL", "networkTier": "PREMIUM",
         "status": "IN_USE", "users": [user]});
     put(&scene, "regions/us-central1/addresses/mine", address);
     let wrong = service("web", json!({"loadBalancerIP": "198.51.100.7"}));
     says(&scene, wrong, &["spec.loadBalancerIP", "198.51.100.7", "mine", "shop", "use another one or free it"]).await;
+}
+
+#[tokio::test]
+async fn an_internal_address_outside_of_the_subnetwork_is_named_with_its_range() {
+    let scene = Scene::with(&["n1"]).await;
+    let range = scene.cloud().objects("subnetworks")[0]["ipCidrRange"].as_str().unwrap().to_owned();
+    let wrong = internal(service("web", json!({"loadBalancerIP": "10.99.0.5"})));
+    says(&scene, wrong, &["spec.loadBalancerIP", "10.99.0.5", &range, SUBNET]).await;
+    assert_eq!(scene.names(), [] as [&str; 0]);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Mistakes of other programs, each tested separately.
 
 use ccm_provider::ServiceAction;
+use serde_json::json;
 
-use super::scene::{Scene, internal, local, web};
+use super::scene::{Scene, internal, local, ports, service, set, web};
 
 #[tokio::test]
 async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
@@ -38,4 +39,64 @@ async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say()
         assert_eq!((scene.writes(mark), older.metadata.finalizers), (Vec::new(), Vec::new()));
         assert_eq!(scene.names(), [] as [&str; 0]);
     }
+}
+
+/// The subnetwork of the first nodes is only a guess.
+#[tokio::test]
+async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cluster.set_nodes(scene.nodes.clone());
+    scene.without_subnetwork().await;
+    let mut web = internal(web());
+    let ip = scene.ensure(&mut web).await;
+    let rule = scene.object("forwardingRules", "LB");
+    // All nodes are replaced by those of another pool, and another process leads.
+    let other = scene
+        .cloud()
+        .world(|world| world.subnetwork("projects/p/global/networks/default", "us-central1", "b", "10.9.0.0/20", &[]));
+    scene.bed.subnetwork = other;
+    scene.nodes = vec![scene.bed.node("n2")];
+    scene.cluster.set_nodes(scene.nodes.clone());
+    scene.restart().await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.object("forwardingRules", "LB"), rule);
+    // A rule that is replaced for another reason stays there, too.
+    web.spec.ports = ports("TCP", &[81]);
+    assert_eq!(scene.ensure(&mut web).await, ip);
+    assert_eq!(scene.object("forwardingRules", "LB")["subnetwork"], rule["subnetwork"]);
+    scene.is_steady(&mut web).await;
+    // The guess is for new rules; what the user says is for all.
+    assert!(scene.ensure(&mut internal(service("new", json!({})))).await.starts_with("10.9."));
+    set(&mut web, "networking.gke.io/internal-load-balancer-subnet", "b");
+    assert!(scene.ensure(&mut web).await.starts_with("10.9."));
+    scene.is_steady(&mut web).await;
+    scene.is_correct();
+}
+
+/// A Service has one protocol. Two Services serve both on one address, which is reserved.
+#[tokio::test]
+async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let dns = |name: &str, protocol: &str| {
+        let mut service = service(name, json!({"loadBalancerIP": mine}));
+        service.spec.ports = ports(protocol, &[53]);
+        service
+    };
+    let (mut tcp, mut udp) = (dns("tcp", "TCP"), dns("udp", "UDP"));
+    for service in [&mut tcp, &mut udp] {
+        assert_eq!(scene.ensure(service).await, mine);
+    }
+    tcp.spec.ports = ports("TCP", &[5353]);
+    assert_eq!(scene.ensure(&mut tcp).await, mine);
+    for service in [&mut tcp, &mut udp] {
+        scene.is_steady(service).await;
+    }
+    // The same port of the same protocol is refused by the cloud, and nothing of the others changes.
+    let mut third = dns("third", "UDP");
+    assert!(scene.refused(&mut third).await.contains("in-use"));
+    scene.delete(&mut third).await;
+    scene.is_steady(&mut udp).await;
+    scene.is_correct();
 }

@@ -100,6 +100,85 @@ async fn hosts_follow_the_nodes_whatever_is_refused() {
     }
 }
 
+/// The firewall rule admits what the forwarding rule serves, whatever prevents the next one.
+#[tokio::test]
+async fn what_serves_stays_admitted_while_its_rule_cannot_be_replaced() {
+    let quota = Fault::Code { status: 403, code: "quotaExceeded".to_owned(), message: "no".to_owned() };
+    for kind in [(|service| service) as fn(_) -> _, internal] {
+        for prevented in ["addresses.insert fails", "forwardingRules.insert fails", "addresses.insert hangs"] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = kind(web());
+            scene.ensure(&mut asked).await;
+            let before = scene.object("firewalls", "k8s-fw-LB");
+            match prevented.split_once(' ').unwrap() {
+                (call, "hangs") => scene.cloud().change(|options| {
+                    options.operations = [(format!("{call} {LB}"), 3_600_000)].into();
+                }),
+                ("addresses.insert", _) => {
+                    scene.cloud().fault(Rule::every(quota.clone()).on("compute", "addresses.insert"));
+                }
+                // The second creation is that of the old rule.
+                (call, _) => {
+                    let rule = Rule { params: Some(LB.to_owned()), ..Rule::every(refused()) };
+                    scene.cloud().fault(rule.on("compute", call).window(0, 1));
+                }
+            }
+            asked.spec.ports = ports("TCP", &[8080]);
+            asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+            for _ in 0..2 {
+                let services = [asked.clone(), kind(service("other", json!({})))];
+                let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+                assert!(answers[0].result.is_err(), "{prevented}");
+                let now = scene.object("firewalls", "k8s-fw-LB");
+                for field in ["allowed", "destinationRanges", "description"] {
+                    assert_eq!(now[field], before[field], "{prevented}");
+                }
+                // It does not depend on the forwarding rule.
+                assert_eq!(now["sourceRanges"], json!(["10.0.0.0/8"]), "{prevented}");
+            }
+            scene.cloud().faults(Faults::clear);
+            if prevented.ends_with("hangs") {
+                continue;
+            }
+            scene.restart().await;
+            scene.ensure(&mut asked).await;
+            assert_eq!(scene.object("firewalls", "k8s-fw-LB")["allowed"][0]["ports"], json!(["8080"]), "{prevented}");
+            scene.is_steady(&mut asked).await;
+            scene.is_correct();
+        }
+    }
+}
+
+/// Clients and health checks are admitted to the address that still serves.
+#[tokio::test]
+async fn the_address_that_serves_stays_admitted_while_another_one_is_refused() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let [ip, mine] = ["former", "mine"].map(|name| {
+        scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": name})).unwrap();
+        scene.object("addresses", name)["address"].as_str().unwrap().to_owned()
+    });
+    let mut asked = local();
+    asked.spec.load_balancer_ip = ip.clone();
+    scene.ensure(&mut asked).await;
+    asked.spec.load_balancer_ip = mine.clone();
+    scene.cloud().fault(Rule::every(refused()).on("compute", "forwardingRules.insert").window(0, 1));
+    for _ in 0..2 {
+        assert!(scene.refused(&mut asked).await.contains("no"));
+        assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], json!(ip));
+        for name in ["k8s-fw-LB", "k8s-LB-http-hc"] {
+            assert_eq!(scene.object("firewalls", name)["destinationRanges"], json!([ip]), "{name}");
+        }
+    }
+    scene.cloud().faults(Faults::clear);
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, mine);
+    for name in ["k8s-fw-LB", "k8s-LB-http-hc"] {
+        assert_eq!(scene.object("firewalls", name)["destinationRanges"], json!([mine]), "{name}");
+    }
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
 /// Another controller makes a rule of the same name between the look and the write.
 #[tokio::test]
 async fn an_object_that_somebody_else_has_just_made_is_compared() {

@@ -119,18 +119,19 @@ fn a_change_survives_any_death_with_its_address() {
         words(&steps),
         [
             "create Address LB",
-            "update Firewall k8s-fw-LB",
             "delete ForwardingRule LB",
             "create ForwardingRule LB",
+            "update Firewall k8s-fw-LB",
             "delete Address LB"
         ]
     );
     assert_eq!(body(&steps, "Address", LB)["address"], "203.0.113.7");
     // The rule could not be created: the address is kept, used by the next attempt, and then released.
     let mut sketch = go_made();
-    sketch.carry_out(&steps[..3]);
+    sketch.carry_out(&steps[..2]);
     assert_eq!(sketch.observed.addresses[LB].address, "203.0.113.7");
-    assert_eq!(sketch.ensure(&changed), ["create ForwardingRule LB", "delete Address LB"]);
+    let rest = ["update Firewall k8s-fw-LB", "create ForwardingRule LB", "delete Address LB"];
+    assert_eq!(sketch.ensure(&changed), rest);
     assert_eq!(sketch.ip().as_deref(), Some("203.0.113.7"));
 }
 
@@ -358,10 +359,16 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
     assert_eq!(error, r#"requested IP "198.51.100.1" belongs to the STANDARD network tier; expected PREMIUM"#);
     reserve(
         &mut sketch,
-        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
+        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/zones/{ZONE}/instances/x")]}),
     );
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains("in use by x"), "{error}");
+    // Forwarding rules share an address if they differ in protocol or ports.
+    reserve(
+        &mut sketch,
+        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
+    );
+    assert!(words(&sketch.ensures(&wants("198.51.100.1"))).contains(&"create ForwardingRule LB".to_owned()));
     // Found before the first write.
     let mut sketch = Sketch::new();
     for (fields, expected) in [
@@ -506,7 +513,10 @@ fn what_admits_comes_before_what_denies() {
     // All earlier steps belong to the same Service, or to all: if one fails, the deny rule is not created.
     assert!(steps.iter().map(|step| step.rank).is_sorted_by(|a, b| a <= b && (*a != *b || *a == Rank::Firewalls)));
     sketch.survives_any_death(&two_ports(), ServiceAction::Ensure);
+    let changed = web(json!({"ports": ports("TCP", &[81])}));
+    sketch.survives_any_death(&changed, ServiceAction::Ensure);
     sketch.carry_out(&steps);
+    sketch.survives_any_death(&changed, ServiceAction::Ensure);
     assert_eq!(sketch.observed.firewalls[&format!("k8s-fw-{LB}")].priority, Some(999));
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
 }
