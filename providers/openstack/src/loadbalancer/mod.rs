@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::balancer::{BalancerCloud, Plan, Reached, Written};
+use ccm_kit::balancer::{BalancerCloud, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
@@ -347,7 +347,8 @@ impl BalancerCloud for Balancers {
         // After a change of the address, reads may still show the previous one.
         let is_hidden = observed.hidden.contains(&place) && observed.floating_ip_of(place).is_none();
         let is_late = item.action == ServiceAction::Ensure
-            && (is_hidden || reached.steps().any(|step| step.write.changes_address()));
+            && (is_hidden
+                || reached.steps().any(|step| step.write.changes_address() && step.part.kind != Kind::Retire));
         let is_user = claim(observed, place, item).is_user();
         let address = address(observed, place).filter(|_| is_user && !is_late)?;
         let ingress = match &item.settings {

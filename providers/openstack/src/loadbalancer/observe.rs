@@ -280,8 +280,13 @@ impl Reads {
                 if !address.is_empty() && bound.as_ref().is_none_or(|ip| ip.floating_ip_address != *address) {
                     queries.push(Query::default().with("floating_ip_address", address));
                 }
-                // A floating IP that lost its balancer is reused, also for a balancer created since.
-                if bound.is_none() && (lb.is_some() || item.annotated.is_some()) {
+                // A floating IP that lost its balancer is reused, also for a balancer created since. An interrupted move
+                // to another one has left the noted one.
+                let has_moved = |ip: &FloatingIp| {
+                    ip.floating_ip_address == *address
+                        && item.noted_address.as_ref().is_some_and(|noted| noted != address)
+                };
+                if bound.as_ref().map_or(lb.is_some() || item.annotated.is_some(), has_moved) {
                     queries.push(of_service());
                 }
             }

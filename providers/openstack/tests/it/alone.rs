@@ -217,7 +217,7 @@ async fn a_changed_address_moves_to_a_free_floating_ip_or_is_reported(scene: &mu
     let mine = reserved(scene).await;
     web.spec.load_balancer_ip.clone_from(&mine);
     let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!((calls.writes(), &address), ("floating_ip_delete 1, floating_ip_update 1".to_owned(), &mine));
+    assert_eq!((calls.writes(), &address), ("floating_ip_delete 1, floating_ip_update 2".to_owned(), &mine));
     let left = scene.floating_ips().await;
     assert_eq!((left.len(), &left[0]["description"]), (1, &json!("of the user")));
     scene.is_steady(&mut web).await;
