@@ -123,6 +123,17 @@ impl Item {
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 
+    /// Whether the name of the balancer says that it was created for the Service.
+    pub(super) fn has_made(&self, lb: &LoadBalancer) -> bool {
+        [&self.name, &self.legacy].contains(&&lb.name) || names::renamed(&lb.name, &self.name).is_some()
+    }
+
+    /// Whether the members that are there show their subnet, and nothing else does. Whoever made them chose it.
+    pub(super) fn keeps_subnets(&self, lb: &LoadBalancer) -> bool {
+        let hosts = &self.hosts;
+        hosts.is_class_unknown || hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !self.has_made(lb)
+    }
+
     fn is_younger_than(&self, lb: &LoadBalancer) -> bool {
         utc(&lb.created_at).zip(self.created).is_some_and(|(lb, service)| service.duration_since(lb) > SKEW)
     }

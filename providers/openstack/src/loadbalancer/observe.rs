@@ -380,8 +380,12 @@ impl Reads {
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);
         let (follows_nodes, has_port) = (hosts.vip.follows_nodes(), !hosts.vip.port.is_empty());
-        // With a VIP port of the user, only the members are in the nodes' subnet.
-        let of_members = follows_nodes && has_port && hosts.member_subnet.is_none() && observed.is_read(place);
+        // With a VIP port or a balancer of the user, only the members are in the nodes' subnet.
+        let is_theirs = has_port || balancer.is_some_and(|balancer| !item.has_made(&balancer.lb));
+        let of_members = follows_nodes
+            && is_theirs
+            && hosts.member_subnet.is_none()
+            && (observed.is_read(place) || hosts.manages_group);
         if !of_members && !makes_balancer && for_floating_ip.is_none() {
             return Ok(None);
         }
@@ -522,7 +526,7 @@ impl Reads {
             group.unknown_node = unknown.map(|member| member.node.clone());
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
-            group.subnet = match observed.source_subnet(place, hosts) {
+            group.subnet = match observed.source_subnet(place, item) {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
@@ -548,7 +552,7 @@ fn no_subnet(item: &Item) -> ProviderError {
 
 /// The parts of a balancer to read.
 struct Below {
-    /// The member fields beyond name, address and port.
+    /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,
     /// The same if a pool has no health monitor: one will be created.
     monitors: bool,
@@ -577,6 +581,7 @@ fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
         }
         let new = Below { members: false, monitors: false, hosts_only: true };
         let below = needed.entry(id.clone()).or_insert(new);
+        below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
             below.members |= item.hosts.health_check_port.is_some();

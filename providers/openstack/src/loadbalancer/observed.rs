@@ -6,7 +6,7 @@ use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-use super::wanted::Hosts;
+use super::wanted::Item;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
@@ -125,20 +125,21 @@ impl Observed {
     }
 
     /// The subnet of the members of an item; `None` with only a network: Octavia then takes the address as reachable.
-    pub(crate) fn member_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
+    pub(crate) fn member_subnet(&self, place: usize, item: &Item) -> Option<String> {
         let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
-        match &hosts.member_subnet {
+        let is_placed = self.balancer(place).is_none_or(|balancer| item.has_made(&balancer.lb));
+        match &item.hosts.member_subnet {
             Some(subnet) => Some(subnet.clone()),
-            None if !hosts.vip.follows_nodes() => None,
-            // The VIP is in the nodes' subnet, unless the user chose its port.
-            None if hosts.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
+            None if !item.hosts.vip.follows_nodes() => None,
+            // The VIP is in the nodes' subnet, unless the user chose its port or its balancer.
+            None if item.hosts.vip.port.is_empty() && is_placed => self.vip_subnet(place).or_else(of_nodes),
             None => of_nodes(),
         }
     }
 
     /// The subnet from which a balancer reaches the members of an item; `None`: unknown until the balancer exists.
-    pub(crate) fn source_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
-        self.member_subnet(place, hosts).or_else(|| self.vip_subnet(place))
+    pub(crate) fn source_subnet(&self, place: usize, item: &Item) -> Option<String> {
+        self.member_subnet(place, item).or_else(|| self.vip_subnet(place))
     }
 
     fn vip_subnet(&self, place: usize) -> Option<String> {
