@@ -53,6 +53,16 @@ use write::Writer;
 
 /// An event about a state that lasts is repeated after this time.
 const REPEATED: Duration = Duration::from_secs(3600);
+/// A refused write is sent again after this time: each refused creation leaves a port in Neutron.
+const REFUSED: Duration = Duration::from_secs(3600);
+/// The same for a refusal that a change of something else ends: of rights, of an external network, of Octavia's options.
+const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
+const PASSING: [&str; 4] = [
+    "Could not retrieve certificate",
+    "is not a valid external network",
+    "is not enabled",
+    "not allowed in this deployment",
+];
 /// The deadline of a step: the polls of [`write`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -323,6 +333,11 @@ impl BalancerCloud for Balancers {
             let subject = Subject::service(&item.service);
             context.events.event(&subject, EventType::Warning, "LoadBalancerLbMethodUnknown", &message);
         }
+    }
+
+    fn remembers(&self, error: &ProviderError) -> Duration {
+        let text = error.to_string();
+        if PASSING.iter().any(|words| text.contains(words)) { REFUSED_BY_OTHERS } else { REFUSED }
     }
 
     fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {

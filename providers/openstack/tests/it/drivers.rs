@@ -1,5 +1,6 @@
 //! Drivers and versions of Octavia with fewer features, and certificates.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::openstack::{CatalogEntry, Options};
 use serde_json::{Value, json};
 
@@ -253,6 +254,38 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
         unset(&mut web, "default-tls-container-ref");
         let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
         assert_eq!((calls.of("secret_get"), &scene.listener().await["protocol"]), (0, &json!("TCP")));
+    })
+    .await;
+}
+
+/// The user grants Octavia the right to read it, or the operator enables a provider.
+#[tokio::test]
+async fn a_refusal_that_others_can_end_is_tried_again_after_minutes() {
+    simulated(async |scene: &mut Scene| {
+        for text in [
+            "Could not retrieve certificate: ['https://vault/v1/secrets/x']",
+            "Provider 'amphora' is not enabled.",
+            "Validation failure: Invalid flavor_id.",
+        ] {
+            let mut web = web();
+            let fault = Fault::Code { status: 400, code: String::new(), message: text.to_owned() };
+            scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create").window(0, 1));
+            let pass = |seconds| async move {
+                tokio::time::pause();
+                tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+                tokio::time::resume();
+            };
+            scene.refused(&mut web).await;
+            pass(60).await;
+            let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+            assert!(error.contains(text) && calls.writes().is_empty(), "{error}: {calls:?}");
+            pass(300).await;
+            match text.contains("flavor") {
+                true => drop(scene.refused(&mut web).await),
+                false => drop(scene.ensure(&mut web).await),
+            }
+            scene.delete(&mut web).await;
+        }
     })
     .await;
 }
