@@ -428,7 +428,7 @@ impl BalancerCloud for Balancers {
                 };
                 let is_done = is_done && is_possible;
                 if let (true, Some(cloud), Some(balancer)) = (is_done, &self.cloud, observed.balancer(place)) {
-                    cloud.reads.parts.keep(lb, balancer);
+                    cloud.reads.parts.keep(lb, balancer, action == ServiceAction::Ensure, cloud.cluster.now());
                 }
                 let done = applied::note(item, lb, observed.version).filter(|_| is_done);
                 let Some(cloud) = &self.cloud else { return notes };

@@ -135,11 +135,11 @@ impl Reads {
         }
         self.read_floating_ips(&mut observed, wanted).await;
         for (place, id) in &observed.balancer_of {
-            if lock(&self.created).contains(id) {
+            if lock(&self.ours).contains(id) {
                 observed.evidence.insert(*place, Evidence::Created);
             }
         }
-        for (id, whole) in needed(&observed, wanted) {
+        for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
             if let Err(error) = self.read_below(balancer, &whole).await {
                 let users = observed.balancer_of.iter().filter(|(_, used)| **used == id);
@@ -561,7 +561,7 @@ struct Below {
 }
 
 /// The balancers whose parts are read.
-fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
+fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = wanted.items.get(place).zip(observed.balancers.get(id)) else { continue };
@@ -576,7 +576,8 @@ fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
             && made_by_us
             && is_known
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
-        if goes_whole || is_known && super::applied::is_as_noted(item, &balancer.lb, observed) {
+        let is_as_noted = || is_known && super::applied::is_as_noted(item, &balancer.lb, observed);
+        if goes_whole || !parts.may_be_older(&balancer.lb) && is_as_noted() {
             continue;
         }
         let new = Below { members: false, monitors: false, hosts_only: true };
