@@ -88,13 +88,23 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, nodes: &BTreeSet<String
                 false => tag == item.name,
             })
     };
-    let pools: BTreeSet<&str> = balancer
-        .listeners
-        .iter()
-        .filter(may_be_ours)
-        .filter_map(|listener| balancer.pool_of(listener))
-        .map(|pool| &*pool.id)
-        .collect();
+    // Other Services of this cluster may keep the balancer while its owner is made again.
+    let cluster = names::fields(&item.name).map(|(cluster, ..)| cluster);
+    let is_of_cluster = |listener: &&Listener| {
+        let mut tags = service_tags(&listener.tags);
+        balancer.lb.name == item.name && tags.any(|tag| names::fields(tag).is_some_and(|(of, ..)| Some(of) == cluster))
+    };
+    match behind(balancer, nodes, may_be_ours) {
+        Evidence::Empty if behind(balancer, nodes, is_of_cluster) == Evidence::Member => Evidence::Member,
+        found => found,
+    }
+}
+
+/// What the members behind these listeners show.
+fn behind(balancer: &Balancer, nodes: &BTreeSet<String>, which: impl Fn(&&Listener) -> bool) -> Evidence {
+    let listeners = balancer.listeners.iter().filter(which);
+    let pools: BTreeSet<&str> =
+        listeners.filter_map(|listener| balancer.pool_of(listener)).map(|pool| &*pool.id).collect();
     let of_pools = balancer.members.iter().filter(|(pool, _)| pools.contains(&***pool));
     let mut members = of_pools.flat_map(|(_, members)| members).peekable();
     match () {

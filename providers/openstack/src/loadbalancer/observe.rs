@@ -61,8 +61,8 @@ pub(super) struct Reads {
     pub(super) parts: Parts,
     /// The IDs of balancers that were created and not read since, by name.
     made: Mutex<BTreeMap<String, String>>,
-    /// The IDs of balancers that this process created.
-    created: Mutex<BTreeSet<String>>,
+    /// The IDs of balancers that this process created, or whose members were nodes of this cluster.
+    ours: Mutex<BTreeSet<String>>,
 }
 
 impl Reads {
@@ -89,7 +89,7 @@ impl Reads {
             ports,
             parts: Parts::default(),
             made: Mutex::default(),
-            created: Mutex::default(),
+            ours: Mutex::default(),
             client,
         }
     }
@@ -97,13 +97,13 @@ impl Reads {
     /// Records a created balancer: the next observation need not search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
         lock(&self.made).insert(name.to_owned(), id.to_owned());
-        lock(&self.created).insert(id.to_owned());
+        lock(&self.ours).insert(id.to_owned());
     }
 
     /// Drops what is known of a deleted balancer.
     pub(super) fn gone(&self, id: &str) {
         self.parts.forget(id);
-        lock(&self.created).remove(id);
+        lock(&self.ours).remove(id);
     }
 
     /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
@@ -150,6 +150,9 @@ impl Reads {
             let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
             if let Some(balancer) = observed.balancer(*place).filter(needs) {
                 let evidence = claim::evidence(item, balancer, &nodes());
+                if evidence == Evidence::Member {
+                    lock(&self.ours).insert(balancer.lb.id.clone());
+                }
                 observed.evidence.entry(*place).or_insert(evidence);
             }
         }
@@ -311,11 +314,13 @@ impl Reads {
         }
         let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
         let own = self.whole(&own).await?;
-        let is_created = lock(&self.created).contains(&own.lb.id);
-        if is_created || claim::evidence(item, &own, &nodes()) == Evidence::Member {
+        let is_known = lock(&self.ours).contains(&own.lb.id);
+        if is_known || claim::evidence(item, &own, &nodes()) == Evidence::Member {
             observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
             observed.left_behind.insert(place, own.lb.id.clone());
             observed.balancers.insert(own.lb.id.clone(), own);
+        } else {
+            observed.left_namesakes.insert(place, super::plan::namesake(&own.lb));
         }
         Ok(())
     }

@@ -23,6 +23,9 @@ pub(crate) struct Observed {
     /// The balancers that were created for items that use another one now; only deletions look for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) left_behind: BTreeMap<usize, String>,
+    /// What to say of balancers that may have been left like this, and that nothing shows to be of this cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) left_namesakes: BTreeMap<usize, String>,
     /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
@@ -156,7 +159,7 @@ pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clon
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Evidence {
-    /// This process created it.
+    /// This process created it, or has seen such a member.
     Created,
     /// A member is a node of this cluster.
     Member,
