@@ -28,6 +28,7 @@ mod floating;
 mod group;
 mod monitors;
 mod ports;
+mod protocol;
 mod rename;
 mod replace;
 

@@ -11,6 +11,7 @@ use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Step, made};
 use super::super::wanted::{NodePort, Port, Settings, Target, transport};
 use super::bodies::change;
+use super::protocol::pool_at;
 use super::{Changed, Draft, Fields, LISTENER, POOL, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
@@ -164,62 +165,6 @@ impl Draft<'_> {
     fn kept_pool<'b>(&self, balancer: &'b Balancer, settings: &Settings, port: &Port) -> Option<&'b Pool> {
         let pool = serving_pool(balancer, port).filter(|_| found(balancer, port).is_some())?;
         (pool.protocol == settings.pool_protocol(port)).then_some(pool)
-    }
-
-    /// Whether a port has no pool of its protocol yet.
-    pub(super) fn makes_pools(&self, balancer: &Balancer, settings: &Settings) -> bool {
-        let has = |port: &Port| {
-            let pool = found(balancer, port).and_then(|listener| balancer.pool_of(listener));
-            pool.is_some_and(|pool| pool.protocol == settings.pool_protocol(port))
-        };
-        !balancer.is_unread && !settings.ports.iter().all(has)
-    }
-
-    /// Makes a deleted listener again if Octavia refuses its successor, which the last step creates.
-    fn or_restore(&mut self, balancer: &Balancer, former: &Listener) {
-        let mut fields = Fields::default();
-        fields.put("name", &*former.name);
-        fields.put("protocol", &*former.protocol);
-        fields.put("protocol_port", former.protocol_port);
-        fields.put("connection_limit", former.connection_limit);
-        fields.put("loadbalancer_id", &*balancer.lb.id);
-        fields.put_text("default_pool_id", &former.default_pool_id);
-        fields.put_text("default_tls_container_ref", &former.default_tls_container_ref);
-        if !former.insert_headers.is_empty() {
-            fields.put("insert_headers", json!(former.insert_headers));
-        }
-        for (name, list) in [("tags", &former.tags), ("allowed_cidrs", &former.allowed_cidrs)] {
-            if !list.is_empty() {
-                fields.put(name, list.clone());
-            }
-        }
-        for (name, timeout) in [
-            ("timeout_client_data", former.timeout_client_data),
-            ("timeout_member_connect", former.timeout_member_connect),
-            ("timeout_member_data", former.timeout_member_data),
-            ("timeout_tcp_inspect", former.timeout_tcp_inspect),
-        ] {
-            if let Some(timeout) = timeout {
-                fields.put(name, timeout);
-            }
-        }
-        self.create_part(balancer, &LISTENER, former.name.clone(), fields, "its successor is refused");
-        if let Some(restore) = self.steps.pop() {
-            self.amend(|step| step.restore(restore));
-        }
-    }
-
-    /// Replaces a pool when its successor has members: until then it serves.
-    fn retire_pool(&mut self, balancer: &Balancer, port: &Port, listener: Option<&Listener>, former: &Pool, new: &str) {
-        self.part = part_of(Kind::Retire, port);
-        if let Some(listener) = listener {
-            let mut changed = Changed::default();
-            changed.field("default_pool_id", &former.id, &new.to_owned());
-            self.update_part(balancer, &LISTENER, &listener.id, &listener.name, changed, "its pool is replaced");
-        }
-        if balancer.is_of_one_listener(former) {
-            self.delete_part(balancer, &POOL, &former.id, &former.name, "its protocol cannot be changed");
-        }
     }
 
     fn behind(&self, settings: &Settings, port: &Port) -> Behind {
@@ -552,17 +497,12 @@ fn is_same(one: &Member, other: &Member) -> bool {
 }
 
 /// The listener of a port.
-fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
+pub(super) fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
     let is_of = |listener: &&Listener| listener.protocol_port == port.port && listener.protocol == port.protocol;
     balancer.listeners.iter().find(is_of)
 }
 
-/// The pool behind a port, of whatever protocol.
-fn pool_at<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
-    balancer.pool_of(balancer.listeners.iter().find(|listener| same_port(listener, port))?)
-}
-
-/// The same, if its members can be changed: Octavia refuses that in ERROR.
+/// The pool behind a port, of whatever protocol, if its members can be changed: Octavia refuses that in ERROR.
 fn serving_pool<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
     let listener = balancer.listeners.iter().find(|listener| same_port(listener, port))?;
     let is_changeable = |status: &str| status != ERROR;
@@ -570,7 +510,7 @@ fn serving_pool<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
     is_changeable(&listener.provisioning_status).then_some(pool)
 }
 
-fn part_of(kind: Kind, port: &Port) -> Part {
+pub(super) fn part_of(kind: Kind, port: &Port) -> Part {
     Part::of(kind, label(port.port, &port.protocol))
 }
 
