@@ -13,7 +13,7 @@ use super::step::{Items, Kind, Part, Step};
 use crate::lock::lock;
 
 /// A refused write is sent again after this time: what was missing may have been created.
-const REFUSED: Duration = Duration::from_secs(3600);
+pub(super) const REFUSED: Duration = Duration::from_secs(3600);
 /// The bounds of the delay until an unfinished operation is read again; in between it is a quarter of its age.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
@@ -29,7 +29,7 @@ pub(super) struct Memory {
 struct Refusal {
     /// Of the step and its Services.
     fingerprint: u64,
-    at: Instant,
+    until: Instant,
     error: ProviderError,
 }
 
@@ -71,21 +71,22 @@ impl Memory {
         if refused.is_empty() {
             return None;
         }
-        refused.retain(|_, refusal| refusal.at.elapsed() < REFUSED);
+        refused.retain(|_, refusal| Instant::now() < refusal.until);
         let refusal = refused.get(&key(step))?;
         (refusal.fingerprint == fingerprint(step, work)).then(|| refusal.error.clone())
     }
 
-    /// Remembers an error if the cloud would refuse the same write again. Members change with the nodes, and are not
+    /// Remembers an error for this time if the cloud would refuse the same write again. Members change with the nodes, and are not
     /// remembered.
-    pub(super) fn note<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError) {
+    pub(super) fn note<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError, lasts: Duration) {
         let is_request = match step.summary.verb {
             Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
             Verb::Detach => step.part.kind == Kind::Settings,
             Verb::Delete => false,
         };
         if is_request && is_final(error) {
-            let refusal = Refusal { fingerprint: fingerprint(step, work), at: Instant::now(), error: error.clone() };
+            let until = Instant::now() + lasts;
+            let refusal = Refusal { fingerprint: fingerprint(step, work), until, error: error.clone() };
             lock(&self.refused).insert(key(step), refusal);
         }
     }

@@ -202,6 +202,11 @@ pub trait BalancerCloud: Send + Sync + 'static {
         self.report(work, &[Finding::warning(step.object(), error.to_string())]);
     }
 
+    /// For how long a refused write is not sent again, unless its Services change.
+    fn remembers(&self, _error: &ProviderError) -> Duration {
+        memory::REFUSED
+    }
+
     /// Called when the work on a Service has ended, for metrics: whether it succeeded, and its duration.
     fn ended(&self, _action: ServiceAction, _succeeded: bool, _took: Duration) {}
 

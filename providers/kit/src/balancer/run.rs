@@ -221,7 +221,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut result = match refused {
             Some(refused) => refused,
             None => self.write(index, step, accepted).await.inspect_err(|failure| {
-                self.memory.note(step, self.work, &failure.error);
+                self.memory.note(step, self.work, &failure.error, self.cloud.remembers(&failure.error));
             }),
         };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)

@@ -1,7 +1,5 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
-use std::collections::BTreeSet;
-
 use ccm_kit::models;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -220,23 +218,12 @@ impl Client {
         self.list(PORT_LIST, "ports", query, "ports").await
     }
 
-    /// The ports of these devices: selected by device ID if they are few, else from the pages of the whole project. Another
-    /// project may own the ports of a device: a device without ports in this one is selected by its ID, too.
+    /// The ports of these devices. Other projects may own some of them, so the list of this project would lack them.
     pub(crate) async fn ports_of(&self, devices: &[&str]) -> Result<Vec<Port>, ApiError> {
-        if devices.is_empty() {
-            return Ok(Vec::new());
-        }
-        if devices.len() <= IDS_AT_ONCE {
-            return self.ports(Query::default().each("device_id", devices.iter().copied())).await;
-        }
-        let query = self.of_project(Query::default()).await.with("limit", "1000");
-        let mut ports = self.ports(query).await?;
-        let devices: BTreeSet<&str> = devices.iter().copied().collect();
-        ports.retain(|port| devices.contains(&*port.device_id));
-        let found: BTreeSet<&str> = ports.iter().map(|port| &*port.device_id).collect();
-        let missing: Vec<&str> = devices.difference(&found).copied().collect();
-        ports.extend(self.by_each(PORT_LIST, "ports", Query::default(), "device_id", &missing).await?);
-        Ok(ports)
+        let lists = devices
+            .chunks(IDS_AT_ONCE)
+            .map(|some| self.ports(Query::default().each("device_id", some.iter().copied())));
+        Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
     }
 
     pub(crate) async fn delete_port_tag(&self, port: &str, tag: &str) -> Result<(), ApiError> {

@@ -254,6 +254,13 @@ impl Client {
         self.list(MONITOR_LIST, "lbaas/healthmonitors", self.of_project(Query::default()).await, "healthmonitors").await
     }
 
+    /// A health monitor of any project that is visible.
+    pub(crate) async fn monitor(&self, id: &str) -> Result<Option<Monitor>, ApiError> {
+        let query = Query::default().with("id", id);
+        let found: Vec<Monitor> = self.list(MONITOR_LIST, "lbaas/healthmonitors", query, "healthmonitors").await?;
+        Ok(found.into_iter().find(|monitor| monitor.id == id))
+    }
+
     /// Sends a write below `lbaas/`.
     pub(crate) async fn write_octavia(
         &self,

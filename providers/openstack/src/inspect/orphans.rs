@@ -45,7 +45,7 @@ struct Claimed<'a> {
 ///
 /// A read failed.
 pub(super) async fn find(openstack: &Inspector, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-    let is_ovn = openstack.balancers()?.env().is_ovn();
+    let provider = openstack.balancers()?.env().provider(None);
     let client = &openstack.client;
     let (version, balancers, floating_ips, groups) = futures::try_join!(
         client.octavia_version(),
@@ -53,7 +53,7 @@ pub(super) async fn find(openstack: &Inspector, cluster: &str, claims: &Claims) 
         client.floating_ips(Query::default()),
         client.all_security_groups(),
     )?;
-    let (has_tags, claimed) = (Features::of(version, is_ovn).tags, Claimed::new(openstack, cluster, claims));
+    let (has_tags, claimed) = (Features::of(version, provider).tags, Claimed::new(openstack, cluster, claims));
     let mut found = orphans::each(&balancers, AT_ONCE, |lb| claimed.balancer(lb, has_tags)).await?;
     found.extend(floating_ips.iter().filter_map(|ip| claimed.floating_ip(ip)));
     found.extend(orphans::each(&groups, AT_ONCE, |group| claimed.group(group)).await?);

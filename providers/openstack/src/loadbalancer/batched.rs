@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
 use ccm_kit::lock;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
@@ -160,7 +160,8 @@ impl Bulk for Groups {
     }
 }
 
-/// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer.
+/// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer. That of another
+/// project is not in it, and is listed alone.
 #[derive(Debug, Clone)]
 pub(super) struct Monitors(pub(super) Client);
 
@@ -170,8 +171,15 @@ impl Bulk for Monitors {
     type Answer = Monitor;
     type Error = ApiError;
 
-    async fn call(&self, _: &[String]) -> Result<BTreeMap<String, Monitor>, ApiError> {
-        Ok(self.0.monitors().await?.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect())
+    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Monitor>, ApiError> {
+        let listed = self.0.monitors().await?.into_iter();
+        let mut found: BTreeMap<String, Monitor> = listed.map(|monitor| (monitor.id.clone(), monitor)).collect();
+        let missing: Vec<String> = ids.iter().filter(|id| !found.contains_key(*id)).cloned().collect();
+        let reads = missing.into_iter().map(|id| async move { self.0.monitor(&id).await });
+        let more = stream::iter(reads).buffer_unordered(IN_FLIGHT);
+        let more: Vec<Option<Monitor>> = more.try_collect().await?;
+        found.extend(more.into_iter().flatten().map(|monitor| (monitor.id.clone(), monitor)));
+        Ok(found)
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {

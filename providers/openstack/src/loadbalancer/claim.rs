@@ -88,13 +88,23 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, nodes: &BTreeSet<String
                 false => tag == item.name,
             })
     };
-    let pools: BTreeSet<&str> = balancer
-        .listeners
-        .iter()
-        .filter(may_be_ours)
-        .filter_map(|listener| balancer.pool_of(listener))
-        .map(|pool| &*pool.id)
-        .collect();
+    // Other Services of this cluster may keep the balancer while its owner is made again.
+    let cluster = names::fields(&item.name).map(|(cluster, ..)| cluster);
+    let is_of_cluster = |listener: &&Listener| {
+        let mut tags = service_tags(&listener.tags);
+        balancer.lb.name == item.name && tags.any(|tag| names::fields(tag).is_some_and(|(of, ..)| Some(of) == cluster))
+    };
+    match behind(balancer, nodes, may_be_ours) {
+        Evidence::Empty if behind(balancer, nodes, is_of_cluster) == Evidence::Member => Evidence::Member,
+        found => found,
+    }
+}
+
+/// What the members behind these listeners show.
+fn behind(balancer: &Balancer, nodes: &BTreeSet<String>, which: impl Fn(&&Listener) -> bool) -> Evidence {
+    let listeners = balancer.listeners.iter().filter(which);
+    let pools: BTreeSet<&str> =
+        listeners.filter_map(|listener| balancer.pool_of(listener)).map(|pool| &*pool.id).collect();
     let of_pools = balancer.members.iter().filter(|(pool, _)| pools.contains(&***pool));
     let mut members = of_pools.flat_map(|(_, members)| members).peekable();
     match () {
@@ -121,6 +131,17 @@ impl Item {
     pub(super) fn notes(&self, lb: &LoadBalancer) -> bool {
         let is_copy = self.noted_address.is_some() && self.is_younger_than(lb);
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
+    }
+
+    /// Whether the name of the balancer says that it was created for the Service.
+    pub(super) fn has_made(&self, lb: &LoadBalancer) -> bool {
+        [&self.name, &self.legacy].contains(&&lb.name) || names::renamed(&lb.name, &self.name).is_some()
+    }
+
+    /// Whether the members that are there show their subnet, and nothing else does. Whoever made them chose it.
+    pub(super) fn keeps_subnets(&self, lb: &LoadBalancer) -> bool {
+        let hosts = &self.hosts;
+        hosts.is_class_unknown || hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !self.has_made(lb)
     }
 
     fn is_younger_than(&self, lb: &LoadBalancer) -> bool {

@@ -1,5 +1,6 @@
 //! What plans depend on besides the desired and the observed state: the configuration, and what Octavia can.
 
+use super::observed::Balancer;
 use crate::client::octavia::Version;
 use crate::node::identity::Identity;
 use crate::start::config::{Config, OVN};
@@ -12,9 +13,10 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// Whether Octavia's driver is `ovn`, which has the fewest features.
-    pub(crate) fn is_ovn(&self) -> bool {
-        self.config.load_balancer.lb_provider == OVN
+    /// Octavia's driver of a balancer: its own, or the configured one for a new balancer.
+    pub(crate) fn provider<'a>(&'a self, balancer: Option<&'a Balancer>) -> &'a str {
+        let own = balancer.map(|balancer| &*balancer.lb.provider).filter(|provider| !provider.is_empty());
+        own.unwrap_or(&self.config.load_balancer.lb_provider)
     }
 }
 
@@ -28,10 +30,13 @@ pub(crate) struct Features {
     pub(crate) zones: bool,
     pub(crate) http_monitors_on_udp: bool,
     pub(crate) http_monitors: bool,
+    pub(crate) proxy_v2: bool,
 }
 
 impl Features {
-    pub(crate) fn of(version: Version, is_ovn: bool) -> Self {
+    /// `ovn` has the fewest.
+    pub(crate) fn of(version: Version, provider: &str) -> Self {
+        let is_ovn = provider == OVN;
         let since = |minor| version >= Version(2, minor);
         Self {
             tags: since(5),
@@ -41,6 +46,7 @@ impl Features {
             zones: since(14) && !is_ovn,
             http_monitors_on_udp: since(16) && !is_ovn,
             http_monitors: !is_ovn,
+            proxy_v2: since(22) && !is_ovn,
         }
     }
 }

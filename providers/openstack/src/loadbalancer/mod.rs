@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::balancer::{BalancerCloud, Plan, Reached, Written};
+use ccm_kit::balancer::{BalancerCloud, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
@@ -53,6 +53,16 @@ use write::Writer;
 
 /// An event about a state that lasts is repeated after this time.
 const REPEATED: Duration = Duration::from_secs(3600);
+/// A refused write is sent again after this time: each refused creation leaves a port in Neutron.
+const REFUSED: Duration = Duration::from_secs(3600);
+/// The same for a refusal that a change of something else ends: of rights, of an external network, of Octavia's options.
+const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
+const PASSING: [&str; 4] = [
+    "Could not retrieve certificate",
+    "is not a valid external network",
+    "is not enabled",
+    "not allowed in this deployment",
+];
 /// The deadline of a step: the polls of [`write`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -325,6 +335,11 @@ impl BalancerCloud for Balancers {
         }
     }
 
+    fn remembers(&self, error: &ProviderError) -> Duration {
+        let text = error.to_string();
+        if PASSING.iter().any(|words| text.contains(words)) { REFUSED_BY_OTHERS } else { REFUSED }
+    }
+
     fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {
         let operation = match action {
             ServiceAction::Ensure => "loadbalancer_ensure",
@@ -347,7 +362,8 @@ impl BalancerCloud for Balancers {
         // After a change of the address, reads may still show the previous one.
         let is_hidden = observed.hidden.contains(&place) && observed.floating_ip_of(place).is_none();
         let is_late = item.action == ServiceAction::Ensure
-            && (is_hidden || reached.steps().any(|step| step.write.changes_address()));
+            && (is_hidden
+                || reached.steps().any(|step| step.write.changes_address() && step.part.kind != Kind::Retire));
         let is_user = claim(observed, place, item).is_user();
         let address = address(observed, place).filter(|_| is_user && !is_late)?;
         let ingress = match &item.settings {
@@ -412,7 +428,7 @@ impl BalancerCloud for Balancers {
                 };
                 let is_done = is_done && is_possible;
                 if let (true, Some(cloud), Some(balancer)) = (is_done, &self.cloud, observed.balancer(place)) {
-                    cloud.reads.parts.keep(lb, balancer);
+                    cloud.reads.parts.keep(lb, balancer, action == ServiceAction::Ensure, cloud.cluster.now());
                 }
                 let done = applied::note(item, lb, observed.version).filter(|_| is_done);
                 let Some(cloud) = &self.cloud else { return notes };

@@ -61,8 +61,8 @@ pub(super) struct Reads {
     pub(super) parts: Parts,
     /// The IDs of balancers that were created and not read since, by name.
     made: Mutex<BTreeMap<String, String>>,
-    /// The IDs of balancers that this process created.
-    created: Mutex<BTreeSet<String>>,
+    /// The IDs of balancers that this process created, or whose members were nodes of this cluster.
+    ours: Mutex<BTreeSet<String>>,
 }
 
 impl Reads {
@@ -89,7 +89,7 @@ impl Reads {
             ports,
             parts: Parts::default(),
             made: Mutex::default(),
-            created: Mutex::default(),
+            ours: Mutex::default(),
             client,
         }
     }
@@ -97,13 +97,13 @@ impl Reads {
     /// Records a created balancer: the next observation need not search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
         lock(&self.made).insert(name.to_owned(), id.to_owned());
-        lock(&self.created).insert(id.to_owned());
+        lock(&self.ours).insert(id.to_owned());
     }
 
     /// Drops what is known of a deleted balancer.
     pub(super) fn gone(&self, id: &str) {
         self.parts.forget(id);
-        lock(&self.created).remove(id);
+        lock(&self.ours).remove(id);
     }
 
     /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
@@ -135,11 +135,11 @@ impl Reads {
         }
         self.read_floating_ips(&mut observed, wanted).await;
         for (place, id) in &observed.balancer_of {
-            if lock(&self.created).contains(id) {
+            if lock(&self.ours).contains(id) {
                 observed.evidence.insert(*place, Evidence::Created);
             }
         }
-        for (id, whole) in needed(&observed, wanted) {
+        for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
             if let Err(error) = self.read_below(balancer, &whole).await {
                 let users = observed.balancer_of.iter().filter(|(_, used)| **used == id);
@@ -150,6 +150,9 @@ impl Reads {
             let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
             if let Some(balancer) = observed.balancer(*place).filter(needs) {
                 let evidence = claim::evidence(item, balancer, &nodes());
+                if evidence == Evidence::Member {
+                    lock(&self.ours).insert(balancer.lb.id.clone());
+                }
                 observed.evidence.entry(*place).or_insert(evidence);
             }
         }
@@ -280,8 +283,13 @@ impl Reads {
                 if !address.is_empty() && bound.as_ref().is_none_or(|ip| ip.floating_ip_address != *address) {
                     queries.push(Query::default().with("floating_ip_address", address));
                 }
-                // A floating IP that lost its balancer is reused, also for a balancer created since.
-                if bound.is_none() && (lb.is_some() || item.annotated.is_some()) {
+                // A floating IP that lost its balancer is reused, also for a balancer created since. An interrupted move
+                // to another one has left the noted one.
+                let has_moved = |ip: &FloatingIp| {
+                    ip.floating_ip_address == *address
+                        && item.noted_address.as_ref().is_some_and(|noted| noted != address)
+                };
+                if bound.as_ref().map_or(lb.is_some() || item.annotated.is_some(), has_moved) {
                     queries.push(of_service());
                 }
             }
@@ -306,11 +314,13 @@ impl Reads {
         }
         let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
         let own = self.whole(&own).await?;
-        let is_created = lock(&self.created).contains(&own.lb.id);
-        if is_created || claim::evidence(item, &own, &nodes()) == Evidence::Member {
+        let is_known = lock(&self.ours).contains(&own.lb.id);
+        if is_known || claim::evidence(item, &own, &nodes()) == Evidence::Member {
             observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
             observed.left_behind.insert(place, own.lb.id.clone());
             observed.balancers.insert(own.lb.id.clone(), own);
+        } else {
+            observed.left_namesakes.insert(place, super::plan::namesake(&own.lb));
         }
         Ok(())
     }
@@ -375,8 +385,12 @@ impl Reads {
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);
         let (follows_nodes, has_port) = (hosts.vip.follows_nodes(), !hosts.vip.port.is_empty());
-        // With a VIP port of the user, only the members are in the nodes' subnet.
-        let of_members = follows_nodes && has_port && hosts.member_subnet.is_none() && observed.is_read(place);
+        // With a VIP port or a balancer of the user, only the members are in the nodes' subnet.
+        let is_theirs = has_port || balancer.is_some_and(|balancer| !item.has_made(&balancer.lb));
+        let of_members = follows_nodes
+            && is_theirs
+            && hosts.member_subnet.is_none()
+            && (observed.is_read(place) || hosts.manages_group);
         if !of_members && !makes_balancer && for_floating_ip.is_none() {
             return Ok(None);
         }
@@ -517,7 +531,7 @@ impl Reads {
             group.unknown_node = unknown.map(|member| member.node.clone());
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
-            group.subnet = match observed.source_subnet(place, hosts) {
+            group.subnet = match observed.source_subnet(place, item) {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
@@ -543,7 +557,7 @@ fn no_subnet(item: &Item) -> ProviderError {
 
 /// The parts of a balancer to read.
 struct Below {
-    /// The member fields beyond name, address and port.
+    /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,
     /// The same if a pool has no health monitor: one will be created.
     monitors: bool,
@@ -552,7 +566,7 @@ struct Below {
 }
 
 /// The balancers whose parts are read.
-fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
+fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = wanted.items.get(place).zip(observed.balancers.get(id)) else { continue };
@@ -567,11 +581,13 @@ fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
             && made_by_us
             && is_known
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
-        if goes_whole || is_known && super::applied::is_as_noted(item, &balancer.lb, observed) {
+        let is_as_noted = || is_known && super::applied::is_as_noted(item, &balancer.lb, observed);
+        if goes_whole || !parts.may_be_older(&balancer.lb) && is_as_noted() {
             continue;
         }
         let new = Below { members: false, monitors: false, hosts_only: true };
         let below = needed.entry(id.clone()).or_insert(new);
+        below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
             below.members |= item.hosts.health_check_port.is_some();

@@ -6,7 +6,7 @@ use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-use super::wanted::Hosts;
+use super::wanted::Item;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
@@ -23,6 +23,9 @@ pub(crate) struct Observed {
     /// The balancers that were created for items that use another one now; only deletions look for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) left_behind: BTreeMap<usize, String>,
+    /// What to say of balancers that may have been left like this, and that nothing shows to be of this cluster.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) left_namesakes: BTreeMap<usize, String>,
     /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
@@ -125,20 +128,21 @@ impl Observed {
     }
 
     /// The subnet of the members of an item; `None` with only a network: Octavia then takes the address as reachable.
-    pub(crate) fn member_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
+    pub(crate) fn member_subnet(&self, place: usize, item: &Item) -> Option<String> {
         let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
-        match &hosts.member_subnet {
+        let is_placed = self.balancer(place).is_none_or(|balancer| item.has_made(&balancer.lb));
+        match &item.hosts.member_subnet {
             Some(subnet) => Some(subnet.clone()),
-            None if !hosts.vip.follows_nodes() => None,
-            // The VIP is in the nodes' subnet, unless the user chose its port.
-            None if hosts.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
+            None if !item.hosts.vip.follows_nodes() => None,
+            // The VIP is in the nodes' subnet, unless the user chose its port or its balancer.
+            None if item.hosts.vip.port.is_empty() && is_placed => self.vip_subnet(place).or_else(of_nodes),
             None => of_nodes(),
         }
     }
 
     /// The subnet from which a balancer reaches the members of an item; `None`: unknown until the balancer exists.
-    pub(crate) fn source_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
-        self.member_subnet(place, hosts).or_else(|| self.vip_subnet(place))
+    pub(crate) fn source_subnet(&self, place: usize, item: &Item) -> Option<String> {
+        self.member_subnet(place, item).or_else(|| self.vip_subnet(place))
     }
 
     fn vip_subnet(&self, place: usize) -> Option<String> {
@@ -155,7 +159,7 @@ pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clon
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Evidence {
-    /// This process created it.
+    /// This process created it, or has seen such a member.
     Created,
     /// A member is a node of this cluster.
     Member,

@@ -23,6 +23,7 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
         balancers,
         evidence: _,
         left_behind: _,
+        left_namesakes: _,
         floating_ips,
         places: _,
         groups,

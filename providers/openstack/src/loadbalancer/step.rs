@@ -64,6 +64,12 @@ pub(crate) enum Write {
         id: String,
         port: Option<String>,
     },
+    /// Binds a floating IP to a port that has another one, which stays if that is impossible.
+    MoveToFloatingIp {
+        from: String,
+        to: String,
+        port: String,
+    },
     DescribeFloatingIp {
         id: String,
         description: String,
@@ -215,7 +221,10 @@ impl Order {
     pub(crate) fn changes_address(&self) -> bool {
         matches!(
             self.write,
-            Write::CreateFloatingIp { .. } | Write::BindFloatingIp { .. } | Write::DeleteFloatingIp { .. }
+            Write::CreateFloatingIp { .. }
+                | Write::BindFloatingIp { .. }
+                | Write::MoveToFloatingIp { .. }
+                | Write::DeleteFloatingIp { .. }
         )
     }
 }

@@ -181,11 +181,25 @@ impl Writer {
             }
             Write::BindFloatingIp { id, port } => {
                 let filled = port.as_ref().map(|port| outputs.fill(port));
+                if filled.as_ref().is_some_and(|port| is_of_ipv6(outputs, port)) {
+                    return Ok(());
+                }
                 client.update_floating_ip(id, json!({"port_id": filled})).await?;
                 if port.is_none() {
                     self.settling.forget(&Trace::FloatingIp(order.owner.clone()));
                 }
                 Ok(())
+            }
+            Write::MoveToFloatingIp { from, to, port } => {
+                // A port has one floating IP of a network.
+                client.update_floating_ip(from, json!({ "port_id": null })).await?;
+                let moved = client.update_floating_ip(to, json!({ "port_id": port })).await;
+                if moved.is_err()
+                    && let Err(error) = client.update_floating_ip(from, json!({ "port_id": port })).await
+                {
+                    tracing::warn!(floating_ip = from, %error, "a floating IP is not bound again");
+                }
+                Ok(moved?)
             }
             Write::DescribeFloatingIp { id, description } => {
                 Ok(client.update_floating_ip(id, json!({"description": description})).await?)
@@ -277,7 +291,11 @@ impl Writer {
     ) -> Result<(), ProviderError> {
         let mut last = None;
         for body in bodies {
-            let made = self.client.create_floating_ip(&outputs.fill_body(body)).await;
+            let body = outputs.fill_body(body);
+            if body.get("port_id").and_then(Value::as_str).is_some_and(|port| is_of_ipv6(outputs, port)) {
+                return Ok(());
+            }
+            let made = self.client.create_floating_ip(&body).await;
             self.made(Trace::FloatingIp(owner.to_owned()), &made);
             outputs.note_quota(&made);
             match made {
@@ -289,7 +307,7 @@ impl Writer {
                 Err(error) if error.kind == ErrorKind::Refused && !is_quota(&error) && bodies.len() > 1 => {
                     last = Some(error);
                 }
-                Err(error) => return Err(chosen_address(error, body)),
+                Err(error) => return Err(chosen_address(error, &body)),
             }
         }
         let error = last.unwrap_or_else(|| ApiError::of_kind(FLOATING_IP_CREATE, ErrorKind::Malformed, "no body"));
@@ -483,6 +501,11 @@ impl Writer {
         }
         Err(Wait::Late(failed))
     }
+}
+
+/// Whether the port is that of a balancer of this run with an IPv6 address, which has no floating IP.
+fn is_of_ipv6(outputs: &Outputs, port: &str) -> bool {
+    outputs.lock().balancers.values().any(|lb| lb.vip_port_id == port && lb.vip_address.contains(':'))
 }
 
 /// A wait without an end, with the error of the last look.

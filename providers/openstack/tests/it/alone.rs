@@ -32,7 +32,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_changed_address_moves_to_a_free_floating_ip_or_is_reported,
         an_address_that_only_administrators_may_choose_is_to_be_reserved,
         settings_that_come_too_late_are_reported,
-        health_monitors_are_those_of_the_project;
+        health_monitors_are_those_of_the_project,
+        the_health_monitor_of_a_balancer_in_another_project_is_found;
 }
 
 async fn a_balancer_that_cannot_be_read_fails_its_own_service_alone(scene: &mut Scene) {
@@ -127,9 +128,12 @@ async fn a_change_of_nodes_writes_no_annotation(scene: &mut Scene) {
     scene.update_hosts(&mut web).await;
     assert_eq!(web.metadata.annotations, before);
     // The process knows it, and another one reads once more.
-    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!((calls.of("loadbalancer_pool_list"), calls.writes()), (0, String::new()), "{calls:?}");
-    assert_eq!(web.metadata.annotations, before);
+    scene.process.cluster.advance(std::time::Duration::from_secs(3));
+    for lists in [1, 0] {
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.of("loadbalancer_pool_list"), calls.writes()), (lists, String::new()), "{calls:?}");
+        assert_eq!(web.metadata.annotations, before);
+    }
     scene.restart().await;
     assert_eq!(scene.writes_to_ensure(&mut web).await, "");
     assert_eq!(web.metadata.annotations, before, "a restart writes nothing");
@@ -217,7 +221,7 @@ async fn a_changed_address_moves_to_a_free_floating_ip_or_is_reported(scene: &mu
     let mine = reserved(scene).await;
     web.spec.load_balancer_ip.clone_from(&mine);
     let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!((calls.writes(), &address), ("floating_ip_delete 1, floating_ip_update 1".to_owned(), &mine));
+    assert_eq!((calls.writes(), &address), ("floating_ip_delete 1, floating_ip_update 2".to_owned(), &mine));
     let left = scene.floating_ips().await;
     assert_eq!((left.len(), &left[0]["description"]), (1, &json!("of the user")));
     scene.is_steady(&mut web).await;
@@ -275,6 +279,25 @@ async fn health_monitors_are_those_of_the_project(scene: &mut Scene) {
         let lists: Vec<_> = lists.collect();
         assert!(!lists.is_empty() && lists.iter().all(|entry| entry.params.contains(&project)));
     });
+}
+
+/// An administrator may name such a balancer.
+async fn the_health_monitor_of_a_balancer_in_another_project_is_found(scene: &mut Scene) {
+    let project = scene.place().project.clone();
+    scene.simulation().world(|world| drop(world.user("boss", "secret", &project, &["admin"])));
+    scene.configure("username = boss\npassword = secret\n[LoadBalancer]\ncreate-monitor = true\n").await;
+    let mut web = web();
+    web.spec.external_traffic_policy = "Local".to_owned();
+    web.spec.health_check_node_port = 32000;
+    scene.ensure(&mut web).await;
+    let monitor = id(&scene.monitors().await[0]).to_owned();
+    scene.simulation().world(|world| world.row_mut("healthmonitor", &monitor).unwrap().set("project_id", "other"));
+    forget(&mut web);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    let node = scene.node("node-4").await;
+    scene.nodes.push(node);
+    scene.update_hosts(&mut web).await;
+    assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == 32000));
 }
 
 /// What only an ensure needs cannot stop the members.

@@ -19,6 +19,9 @@ ccm_test_openstack::cases! { [crate::scene]
         session_affinity_changes_the_pool,
         a_monitor_keeps_its_name_when_the_port_in_front_goes,
         nodes_come_and_go,
+        a_refused_protocol_takes_nothing_away,
+        a_change_in_the_second_of_our_own_is_noticed,
+        a_change_between_our_own_is_noticed,
         an_update_of_nodes_is_no_end_of_a_change_that_failed,
         a_listener_deleted_by_hand_leaves_no_pool,
         a_node_selector_chooses_the_members,
@@ -170,6 +173,96 @@ async fn x_forwarded_for_replaces_the_listener(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     assert_eq!(scene.listener().await["protocol"], "TCP");
     scene.is_steady(&mut web).await;
+}
+
+/// What serves goes on, and its members follow the nodes.
+async fn a_refused_protocol_takes_nothing_away(scene: &mut Scene) {
+    let refused = || Fault::Code { status: 501, code: String::new(), message: "as the test says".to_owned() };
+    for (key, action) in
+        [("proxy-protocol", "loadbalancer_pool_create"), ("x-forwarded-for", "loadbalancer_listener_create")]
+    {
+        let mut web = web();
+        set(&mut web, "connection-limit", "7");
+        let address = scene.ensure(&mut web).await;
+        let before = scene.listener().await;
+        set(&mut web, key, "true");
+        scene.simulation().fault(Rule::every(refused()).on("load-balancer", action).window(0, 1));
+        let gone = scene.nodes.pop().unwrap();
+        scene.refused(&mut web).await;
+        for nodes in [2, 3] {
+            let listener = scene.listener().await;
+            for field in ["name", "tags", "connection_limit", "timeout_client_data", "allowed_cidrs"] {
+                assert_eq!(listener[field], before[field], "{key} {action}: {field}");
+            }
+            let pool = listener["default_pool_id"].as_str().unwrap_or_default();
+            let members = scene.list(&format!("/v2.0/lbaas/pools/{pool}/members")).await;
+            assert_eq!(members.len(), nodes, "{key} {action}");
+            if nodes == 2 {
+                scene.nodes.push(gone.clone());
+                scene.update_hosts(&mut web).await;
+            }
+        }
+        scene.simulation().faults(Faults::clear);
+        unset(&mut web, key);
+        assert_eq!(scene.ensure(&mut web).await, address);
+        assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.members().await.len()), (1, 1, 3));
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    }
+}
+
+/// Octavia's times are in seconds.
+async fn a_change_in_the_second_of_our_own_is_noticed(scene: &mut Scene) {
+    let mut web = web();
+    let listener = loop {
+        set(&mut web, "connection-limit", "5");
+        scene.ensure(&mut web).await;
+        unset(&mut web, "connection-limit");
+        scene.ensure(&mut web).await;
+        let before = scene.balancer().await["updated_at"].clone();
+        let listener = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+        scene.write("PUT", &listener, json!({"listener": {"connection_limit": 7}})).await;
+        if scene.balancer().await["updated_at"] == before {
+            break listener;
+        }
+    };
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1");
+    assert_eq!(scene.get(&listener).await["listener"]["connection_limit"], -1);
+    // Once the parts were read later than that, the time is enough.
+    scene.process.cluster.advance(std::time::Duration::from_secs(3));
+    for lists in [1, 0] {
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.of("loadbalancer_listener_list"), calls.writes()), (lists, String::new()));
+    }
+}
+
+async fn a_change_between_our_own_is_noticed(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    scene.simulation().clock().step(std::time::Duration::from_secs(5));
+    scene.nodes.pop();
+    let listener = format!("/v2.0/lbaas/listeners/{}", id(&scene.listener().await));
+    let body = json!({"listener": {"connection_limit": 7}});
+    let mark = scene.simulation().mark();
+    let another = async {
+        let has_begun = || {
+            scene
+                .simulation()
+                .ledger(|ledger| ledger.since(mark).any(|entry| entry.action == "loadbalancer_members_update"))
+        };
+        while !has_begun() {
+            tokio::task::yield_now().await;
+        }
+        while scene.send(ccm_test_openstack::Who::Tenant, "PUT", &listener, Some(&body)).await.0 != 200 {}
+    };
+    let hosts = scene.process.work(&mut web, &scene.nodes, ccm_provider::ServiceAction::UpdateHosts);
+    let (hosts, ()) = tokio::join!(hosts, another);
+    hosts.unwrap();
+    scene.settle().await;
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 4);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_listener_update 1");
 }
 
 async fn session_affinity_changes_the_pool(scene: &mut Scene) {

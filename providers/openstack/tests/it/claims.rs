@@ -15,6 +15,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         a_balancer_is_ours_by_a_member_or_by_the_noted_id,
         a_balancer_without_members_is_ours_by_its_name,
+        a_balancer_that_was_ours_by_a_member_stays_ours_without_members,
         a_copy_of_a_service_in_another_cluster_takes_nothing,
         a_copy_that_is_younger_than_the_balancer_takes_nothing,
         a_failed_join_of_a_namesake_renames_nothing,
@@ -110,6 +111,22 @@ async fn a_balancer_without_members_is_ours_by_its_name(scene: &mut Scene) {
     let mut web = web();
     scene.ensure(&mut web).await;
     assert_eq!((annotation(&web, "load-balancer-id"), scene.balancers().await.len()), (Some(&*lb), 1));
+}
+
+/// The Go program takes one that is older than its Service.
+async fn a_balancer_that_was_ours_by_a_member_stays_ours_without_members(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.simulation().clock().step(std::time::Duration::from_secs(120));
+    web.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    scene.restart().await;
+    scene.ensure(&mut web).await;
+    let nodes = std::mem::take(&mut scene.nodes);
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 0);
+    scene.nodes = nodes;
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 3);
 }
 
 /// A restored backup has the annotations, too.

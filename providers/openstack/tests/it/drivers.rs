@@ -1,5 +1,6 @@
 //! Drivers and versions of Octavia with fewer features, and certificates.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::openstack::{CatalogEntry, Options};
 use serde_json::{Value, json};
 
@@ -63,6 +64,93 @@ async fn what_ovn_refuses_is_not_sent_for_a_new_balancer_and_does_not_hold_up_an
     .await;
 }
 
+/// What serves goes on, and its members follow the nodes.
+#[tokio::test]
+async fn what_ovn_refuses_takes_nothing_away() {
+    simulated(async |scene: &mut Scene| {
+        let project = scene.place().project.clone();
+        let url = scene.simulation().url();
+        let secret = scene.simulation().world(|world| world.secret(&project));
+        scene.configure(OVN).await;
+        let mut web = web();
+        let address = scene.ensure(&mut web).await;
+        let spare = scene.nodes.pop().unwrap();
+        for (key, value) in [
+            ("proxy-protocol", "true"),
+            ("x-forwarded-for", "true"),
+            ("default-tls-container-ref", &*format!("{url}/v1/secrets/{secret}")),
+        ] {
+            set(&mut web, key, value);
+            let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+            assert!(error.contains(key) && error.contains("ovn refuses it"), "{error}");
+            assert!(calls.writes().is_empty() || calls.writes() == "loadbalancer_members_update 1", "{calls:?}");
+            assert_eq!(scene.members().await.len(), scene.nodes.len(), "{key}");
+            unset(&mut web, key);
+            match scene.nodes.len() {
+                2 => scene.nodes.push(spare.clone()),
+                _ => drop(scene.nodes.pop()),
+            }
+        }
+        assert_eq!(scene.ensure(&mut web).await, address);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_second_version_of_the_proxy_protocol_is_not_asked_of_an_octavia_without_it() {
+    simulated_with(octavia(21), async |scene: &mut Scene| {
+        let mut web = web();
+        set(&mut web, "proxy-protocol", "v2");
+        let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+        assert!(error.contains("proxy-protocol") && error.contains("2.22"), "{error}");
+        assert_eq!(calls.writes(), "");
+        set(&mut web, "proxy-protocol", "v1");
+        scene.ensure(&mut web).await;
+        set(&mut web, "proxy-protocol", "v2");
+        scene.nodes.pop();
+        let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+        assert!(error.contains("proxy-protocol") && error.contains("2.22"), "{error}");
+        assert_eq!(
+            (calls.writes(), scene.pool().await["protocol"].clone()),
+            ("loadbalancer_members_update 1".to_owned(), json!("PROXY"))
+        );
+    })
+    .await;
+}
+
+/// The provider of cloud.conf is that of new balancers.
+#[tokio::test]
+async fn a_balancer_of_another_provider_than_the_configured_one_keeps_its_features() {
+    simulated(async |scene: &mut Scene| {
+        let managed = "[LoadBalancer]\nmanage-security-groups = true\n";
+        scene.configure(managed).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        scene.configure(&format!("{OVN}manage-security-groups = true\n")).await;
+        set(&mut web, "lb-method", "ROUND_ROBIN");
+        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.0.2.0/24"]));
+        let rules = scene.rules().await;
+        assert!(rules.len() == 1 && rules[0].contains("10.50.0.0/24"), "{rules:?}");
+        scene.is_steady(&mut web).await;
+        let events = scene.events();
+        assert!(!events.iter().any(|event| event.contains("ignored")), "{events:?}");
+        scene.delete(&mut web).await;
+        // The other way round.
+        unset(&mut web, "lb-method");
+        scene.ensure(&mut web).await;
+        scene.configure(managed).await;
+        set(&mut web, "lb-method", "SOURCE_IP_PORT");
+        set(&mut web, "timeout-client-data", "60000");
+        scene.ensure(&mut web).await;
+        let rules = scene.rules().await;
+        assert!(rules.len() == 1 && rules[0].contains("192.0.2.0/24"), "{rules:?}");
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
 /// amphora refuses it only in a later change.
 #[tokio::test]
 async fn an_algorithm_that_amphora_takes_at_creation_is_sent() {
@@ -72,6 +160,11 @@ async fn an_algorithm_that_amphora_takes_at_creation_is_sent() {
         scene.ensure(&mut web).await;
         assert_eq!(scene.pool().await["lb_algorithm"], "SOURCE_IP_PORT");
         scene.is_steady(&mut web).await;
+        // A pool of another protocol would be refused after its listener is replaced.
+        set(&mut web, "x-forwarded-for", "true");
+        let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+        assert!(error.contains("lb-method SOURCE_IP_PORT"), "{error}");
+        assert_eq!((calls.writes(), scene.members().await.len()), (String::new(), 3));
     })
     .await;
 }
@@ -161,6 +254,38 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
         unset(&mut web, "default-tls-container-ref");
         let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
         assert_eq!((calls.of("secret_get"), &scene.listener().await["protocol"]), (0, &json!("TCP")));
+    })
+    .await;
+}
+
+/// The user grants Octavia the right to read it, or the operator enables a provider.
+#[tokio::test]
+async fn a_refusal_that_others_can_end_is_tried_again_after_minutes() {
+    simulated(async |scene: &mut Scene| {
+        for text in [
+            "Could not retrieve certificate: ['https://vault/v1/secrets/x']",
+            "Provider 'amphora' is not enabled.",
+            "Validation failure: Invalid flavor_id.",
+        ] {
+            let mut web = web();
+            let fault = Fault::Code { status: 400, code: String::new(), message: text.to_owned() };
+            scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create").window(0, 1));
+            let pass = |seconds| async move {
+                tokio::time::pause();
+                tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+                tokio::time::resume();
+            };
+            scene.refused(&mut web).await;
+            pass(60).await;
+            let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+            assert!(error.contains(text) && calls.writes().is_empty(), "{error}: {calls:?}");
+            pass(300).await;
+            match text.contains("flavor") {
+                true => drop(scene.refused(&mut web).await),
+                false => drop(scene.ensure(&mut web).await),
+            }
+            scene.delete(&mut web).await;
+        }
     })
     .await;
 }

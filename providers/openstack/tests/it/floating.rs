@@ -1,6 +1,8 @@
 //! Floating IPs: their network and subnet, their owner, and their deletion.
 
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::seed::SubnetSeed;
+use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
 use crate::scene::{FIPS, INTERNAL, LBS, Scene, annotation, forget, id, set, unset, web};
@@ -21,7 +23,10 @@ ccm_test_openstack::cases! { [crate::scene]
         patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over,
         of_two_external_networks_the_one_that_a_router_joins_is_taken,
         without_external_network_the_address_of_the_balancer_is_published,
-        an_ipv6_address_has_no_floating_ip_and_one_event;
+        an_ipv6_address_has_no_floating_ip_and_one_event,
+        a_floating_ip_stays_while_the_named_one_cannot_be_reached,
+        a_floating_ip_is_bound_again_if_the_named_one_cannot_be,
+        a_move_to_another_floating_ip_that_was_interrupted_leaves_none;
 }
 
 async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
@@ -280,4 +285,85 @@ async fn an_ipv6_address_has_no_floating_ip_and_one_event(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     let events = scene.events();
     assert!(events.len() == 1 && events[0].starts_with("LoadBalancerFloatingIPSkipped: "), "{events:?}");
+}
+
+/// `web` with its floating IP, and a free one of the user in this network.
+async fn web_and_a_free_one(scene: &mut Scene, network: &str) -> (ccm_provider::Service, String, String) {
+    let mut web = web();
+    let before = scene.ensure(&mut web).await;
+    let free = scene.make(FIPS, "floatingip", json!({"floating_network_id": network, "description": "mine"})).await;
+    let address = scene.get(&format!("{FIPS}/{free}")).await["floatingip"]["floating_ip_address"].clone();
+    (web, before, address.as_str().unwrap().to_owned())
+}
+
+/// The addresses of the floating IPs that are bound, and the number of all.
+async fn bound(scene: &Scene) -> (Vec<String>, usize) {
+    let all = scene.floating_ips().await;
+    let is_bound = |ip: &&Value| ip["port_id"].is_string();
+    let text = |ip: &Value| ip["floating_ip_address"].as_str().unwrap().to_owned();
+    (all.iter().filter(is_bound).map(text).collect(), all.len())
+}
+
+async fn a_floating_ip_stays_while_the_named_one_cannot_be_reached(scene: &mut Scene) {
+    let other = scene.simulation().world(|world| {
+        let network = world.network("other", "other", json!({"router:external": true}));
+        world.subnet(&SubnetSeed { network: &network, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
+        network
+    });
+    let (mut web, before, free) = web_and_a_free_one(scene, &other).await;
+    web.spec.load_balancer_ip = free;
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.writes(), &address), (String::new(), &before));
+    assert!(scene.events().iter().any(|event| event.starts_with("LoadBalancerSettingNotApplied: ")));
+    assert_eq!(bound(scene).await, (vec![before.clone()], 2));
+    // The same if the configuration says that it can be reached.
+    set(&mut web, "floating-network-id", &other);
+    scene.refused(&mut web).await;
+    assert_eq!(bound(scene).await, (vec![before.clone()], 2));
+    web.spec.load_balancer_ip = String::new();
+    assert_eq!(scene.ensure(&mut web).await, before);
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    assert_eq!(bound(scene).await, (Vec::new(), 1));
+}
+
+async fn a_floating_ip_is_bound_again_if_the_named_one_cannot_be(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    let (mut web, before, free) = web_and_a_free_one(scene, &external).await;
+    let id_of = scene.floating_ips().await.into_iter().find(|ip| ip["floating_ip_address"] == *free).unwrap();
+    let on = |fault: Fault| Rule {
+        params: Some(format!("id={}", id(&id_of))),
+        ..Rule::every(fault).on("network", "floating_ip_update").window(0, 2)
+    };
+    for status in [409, 404, 400] {
+        let fault = Fault::Code { status, code: "No".to_owned(), message: "as the test says".to_owned() };
+        scene.simulation().fault(on(fault));
+        web.spec.load_balancer_ip.clone_from(&free);
+        scene.refused(&mut web).await;
+        assert_eq!(bound(scene).await, (vec![before.clone()], 2), "{status}");
+        web.spec.load_balancer_ip = String::new();
+        assert_eq!(scene.ensure(&mut web).await, before, "{status}");
+        scene.simulation().faults(Faults::clear);
+    }
+    web.spec.load_balancer_ip.clone_from(&free);
+    set(&mut web, "connection-limit", "5");
+    assert_eq!(scene.ensure(&mut web).await, free);
+    assert_eq!(bound(scene).await, (vec![free], 1));
+    scene.is_steady(&mut web).await;
+}
+
+async fn a_move_to_another_floating_ip_that_was_interrupted_leaves_none(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    for writes in 1..4 {
+        let (mut web, before, free) = web_and_a_free_one(scene, &external).await;
+        web.spec.load_balancer_ip.clone_from(&free);
+        scene.work_until(&mut web, ServiceAction::Ensure, writes).await;
+        assert!(scene.floating_ips().await.len() == 2 || writes == 3, "{writes}");
+        assert_eq!(scene.ensure(&mut web).await, free, "{writes}: from {before}");
+        assert_eq!(bound(scene).await, (vec![free.clone()], 1), "{writes}");
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+        let left = scene.floating_ips().await.remove(0);
+        scene.write("DELETE", &format!("{FIPS}/{}", id(&left)), Value::Null).await;
+    }
 }

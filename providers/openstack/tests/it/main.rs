@@ -26,5 +26,6 @@ mod replace;
 mod scene;
 mod shared;
 mod start;
+mod subnets;
 mod takeover;
 mod unanswered;

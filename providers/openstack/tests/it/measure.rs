@@ -55,6 +55,10 @@ async fn the_usual_life_costs_little(scene: &mut Scene) {
         // The number of polls depends on the duration, and a list serves for two seconds.
         let calls = created.total() - created.of("loadbalancer_get") - created.of("loadbalancer_list");
         assert!(calls <= 13 && created.written() == 2, "{created:?}");
+        // Soon after a change, everything is read once more.
+        scene.process.cluster.advance(Duration::from_secs(3));
+        let checked = shown(scene, &format!("{count} ports, checked"), scene.ensure(&mut web)).await;
+        assert!(checked.total() <= 7 && checked.written() == 0, "{checked:?}");
         let steady = shown(scene, &format!("{count} ports, steady"), scene.ensure(&mut web)).await;
         assert!(steady.total() <= 3 && steady.written() == 0, "{steady:?}");
         let node = scene.node(&format!("new-{count}")).await;

@@ -14,7 +14,9 @@ ccm_test_openstack::cases! { [crate::scene]
         a_new_cluster_name_renames_the_parts_of_sharers,
         a_full_or_internal_sharer_is_refused_before_any_write,
         what_is_wrong_with_a_sharer_does_not_hold_up_the_others,
+        an_owner_that_is_made_again_gets_the_balancer_that_others_kept,
         the_balancer_that_a_service_left_for_a_shared_one_goes_with_it,
+        a_left_balancer_that_may_be_of_another_cluster_is_reported,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
 }
@@ -211,6 +213,38 @@ async fn a_new_cluster_name_renames_the_parts_of_sharers(scene: &mut Scene) {
     }
 }
 
+async fn an_owner_that_is_made_again_gets_the_balancer_that_others_kept(scene: &mut Scene) {
+    let mut first = web();
+    let address = scene.ensure(&mut first).await;
+    let mut api = api(&first);
+    scene.ensure(&mut api).await;
+    scene.delete(&mut first).await;
+    scene.simulation().clock().step(std::time::Duration::from_secs(120));
+    scene.restart().await;
+    let mut again = web();
+    again.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000009".into();
+    again.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    assert_eq!(scene.ensure(&mut again).await, address);
+    assert_eq!((texts(&scene.balancer().await["tags"]), scene.listeners().await.len()), (vec![API, WEB], 2));
+    for service in [&mut again, &mut api] {
+        scene.is_steady(service).await;
+    }
+    // With members of another cluster behind its own listener, it is that cluster's.
+    scene.simulation().world(|world| {
+        let of_web = world.table("member").values().filter(|row| row.number("protocol_port") == 30080);
+        let ids: Vec<String> = of_web.map(|row| row.id().to_owned()).collect();
+        for (at, id) in ids.iter().enumerate() {
+            world.row_mut("member", id).unwrap().set("address", format!("10.50.0.{}", 200 + at));
+        }
+    });
+    scene.restart().await;
+    let mut copy = web();
+    copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000010".into();
+    copy.metadata.creation_timestamp = again.metadata.creation_timestamp;
+    let error = scene.refused(&mut copy).await;
+    assert!(error.contains("nothing shows that it belongs to this cluster"), "{error}");
+}
+
 fn status_ip(answer: crate::scene::Answer) -> String {
     answer.unwrap().unwrap().ingress[0].ip.clone()
 }
@@ -244,4 +278,22 @@ async fn the_balancer_that_a_service_left_for_a_shared_one_goes_with_it(scene: &
     assert_eq!(texts(&scene.balancer().await["tags"]), [WEB]);
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+async fn a_left_balancer_that_may_be_of_another_cluster_is_reported(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut own = service("api", &[(8080, 30808)], json!({}));
+    scene.ensure(&mut own).await;
+    let left = annotation(&own, "load-balancer-id").unwrap().to_owned();
+    set(&mut own, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    scene.ensure(&mut own).await;
+    scene.nodes = vec![scene.node("new-1").await];
+    scene.restart().await;
+    scene.update_hosts(&mut own).await;
+    scene.delete(&mut own).await;
+    assert_eq!(scene.balancers().await.len(), 2);
+    let events = scene.events();
+    let names = |event: &&String| event.starts_with("LoadBalancerNotOurs: ") && event.contains(&left);
+    assert_eq!(events.iter().filter(names).count(), 1, "{events:?}");
 }

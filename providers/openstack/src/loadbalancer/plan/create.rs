@@ -23,24 +23,33 @@ pub(crate) fn vip_port(name: &str) -> String {
 }
 
 impl Draft<'_> {
-    /// The reason why the driver would refuse the creation, which would leave a port in Neutron each time. It takes an
-    /// existing balancer as it is. (amphora refuses an algorithm only in changes.)
-    fn refused_by_driver(&self, settings: &Settings) -> Option<String> {
-        if !self.env.is_ovn() {
-            return None;
-        }
+    /// Fails if Octavia or its driver is known to refuse the listeners and pools. Each refused creation of a balancer
+    /// leaves a port in Neutron.
+    pub(super) fn must_be_known(&self, settings: &Settings) -> Result<(), ProviderError> {
+        let (provider, algorithm, proxy) = (self.provider, &settings.algorithm, settings.proxy_protocol);
         let refuses = |key: &str, is_set: bool| {
             is_set.then(|| format!("{key}: the Octavia provider {OVN} refuses it; remove it"))
         };
-        let method = method_problem(OVN, &settings.algorithm).map(|problem| {
+        let of_ovn = || {
+            refuses(keys::PROXY_PROTOCOL.row.key, proxy.is_some())
+                .or_else(|| refuses(keys::X_FORWARDED_FOR.row.key, settings.forwards_client_address))
+                .or_else(|| refuses(keys::DEFAULT_TLS_CONTAINER_REF.row.key, !settings.tls_container.is_empty()))
+        };
+        // amphora takes any algorithm with a new balancer.
+        let is_taken = provider != OVN && self.observed.balancer(self.place).is_none();
+        let method = method_problem(provider, algorithm).filter(|_| !is_taken).map(|problem| {
             let key = keys::LB_METHOD.row.key;
-            let algorithm = &settings.algorithm;
             format!("lb-method {algorithm}: {problem}; correct the annotation {key}, or lb-method in cloud.conf")
         });
-        method
-            .or_else(|| refuses(keys::PROXY_PROTOCOL.row.key, settings.proxy_protocol.is_some()))
-            .or_else(|| refuses(keys::X_FORWARDED_FOR.row.key, settings.forwards_client_address))
-            .or_else(|| refuses(keys::DEFAULT_TLS_CONTAINER_REF.row.key, !settings.tls_container.is_empty()))
+        let problem = method.or_else(|| match proxy {
+            _ if provider == OVN => of_ovn(),
+            Some("PROXYV2") if !self.features.proxy_v2 => Some(format!(
+                "{} v2: this Octavia has no such pools (since 2.22); write v1, or remove it",
+                keys::PROXY_PROTOCOL.row.key
+            )),
+            _ => None,
+        });
+        problem.map_or(Ok(()), |problem| Err(refused(problem)))
     }
 
     pub(super) fn create_balancer(&mut self, settings: &Settings) -> Result<(), ProviderError> {
@@ -49,9 +58,7 @@ impl Draft<'_> {
         if let Some(problem) = &places.problem {
             return Err(refused(problem.clone()));
         }
-        if let Some(problem) = self.refused_by_driver(settings) {
-            return Err(refused(problem));
-        }
+        self.must_be_known(settings)?;
         let item = self.item;
         let lb = &self.env.config.load_balancer;
         let mut fields = Fields::default();

@@ -51,6 +51,9 @@ impl Draft<'_> {
             self.delete_floating_ips(left, "the Service goes");
             self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
         }
+        if let Some(text) = self.observed.left_namesakes.get(&self.place) {
+            self.findings.push(Finding::warning(NAMESAKE, text.clone()));
+        }
         // One that lost its balancer waits for this one, which was made instead.
         match item.annotated.as_ref().is_some_and(|noted| *noted != lb.id) {
             true => self.delete_loose_floating_ips(),

@@ -7,6 +7,7 @@ use super::super::wanted::Settings;
 use super::Draft;
 use crate::annotations::{self as keys, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::octavia::{ERROR, LoadBalancer};
+use crate::start::config::OVN;
 
 /// The reason of the event about a setting that counts only when a balancer is created.
 pub(super) const NOT_APPLIED: &str = "LoadBalancerSettingNotApplied";
@@ -45,7 +46,7 @@ impl Draft<'_> {
     /// Reports settings that the cloud does not support.
     pub(super) fn say_what_is_ignored(&mut self, settings: &Settings) {
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
-        let restricted_by_group = self.item.hosts.manages_group && self.env.is_ovn();
+        let restricted_by_group = self.item.hosts.manages_group && self.provider == OVN;
         let without: Vec<String> =
             settings.ports.iter().filter(|port| port.node_port == 0).map(|port| port.port.to_string()).collect();
         if !without.is_empty() {

@@ -33,6 +33,12 @@ impl<'a> Draft<'a> {
             }
             Some(ip) => {
                 self.move_floating_ip(balancer, settings, ip);
+                let has_moved = |noted: &String| noted != &ip.floating_ip_address;
+                if ip.floating_ip_address == settings.floating.address
+                    && self.item.noted_address.as_ref().is_some_and(has_moved)
+                {
+                    self.delete_former(ip);
+                }
                 return Ok(());
             }
             None if settings.is_internal => return Ok(()),
@@ -62,6 +68,7 @@ impl<'a> Draft<'a> {
             }
             let write = Write::BindFloatingIp { id: ip.id.clone(), port: Some(port.clone()) };
             self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
+            self.delete_former(ip);
             return Ok(());
         }
         self.create_floating_ip(settings, port)
@@ -69,9 +76,13 @@ impl<'a> Draft<'a> {
 
     /// The floating IP with the address that the Service asks for; one in the configured network first.
     fn named_floating_ip(&self, settings: &Settings) -> Option<&'a FloatingIp> {
-        let address = &settings.floating.address;
-        let named = self.observed.floating_ips.iter().filter(|ip| ip.floating_ip_address == *address);
-        named.filter(|_| !address.is_empty()).min_by_key(|ip| !settings.floating.has(ip))
+        self.named_floating_ips(&settings.floating.address).min_by_key(|ip| !settings.floating.has(ip))
+    }
+
+    /// External networks may have the same addresses.
+    fn named_floating_ips(&self, address: &str) -> impl Iterator<Item = &'a FloatingIp> {
+        let all = self.observed.floating_ips.iter();
+        all.filter(move |ip| !address.is_empty() && ip.floating_ip_address == address)
     }
 
     /// Replaces the floating IP by the one that the Service asks for, if that is free.
@@ -80,19 +91,45 @@ impl<'a> Draft<'a> {
         if address.is_empty() || address == present {
             return;
         }
-        let free = self.named_floating_ip(settings).filter(|ip| ip.port_id.as_ref().is_none_or(String::is_empty));
+        // A router must join the load balancer to its network: that of the present one, or the one that the user names.
+        let is_near = |ip: &&FloatingIp| {
+            let network = &ip.floating_network_id;
+            [&bound.floating_network_id, &settings.floating.network].contains(&network)
+        };
+        let is_free = |ip: &&FloatingIp| ip.port_id.as_ref().is_none_or(String::is_empty);
+        let free = self.named_floating_ips(address).filter(is_near).find(is_free);
         let Some(free) = free.filter(|_| self.claim.is_owner()) else {
             let text = format!(
-                "spec.loadBalancerIP {address} is not used, and {present} stays: no floating IP with that address is free in the \
-                 project; reserve it first, or write {present}"
+                "spec.loadBalancerIP {address} is not used, and {present} stays: no floating IP of the project with that address is \
+                 free in its external network; reserve it there first, or write {present}"
             );
             self.findings.push(Finding::warning(NOT_APPLIED, text));
             return;
         };
-        // A port has one floating IP.
-        self.remove_floating_ip(balancer, bound, "spec.loadBalancerIP names another");
-        let write = Write::BindFloatingIp { id: free.id.clone(), port: Some(balancer.lb.vip_port_id.clone()) };
+        let (from, to, port) = (bound.id.clone(), free.id.clone(), balancer.lb.vip_port_id.clone());
+        let write = Write::MoveToFloatingIp { from, to, port };
         self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
+        if self.is_our_floating_ip(balancer, bound) {
+            self.delete_replaced(bound);
+        }
+    }
+
+    /// Deletes what an interrupted move to this floating IP has left.
+    fn delete_former(&mut self, now: &FloatingIp) {
+        for ip in self.loose_floating_ips().filter(|ip| ip.id != now.id) {
+            self.delete_replaced(ip);
+        }
+    }
+
+    /// Deletes a floating IP whose successor is bound.
+    fn delete_replaced(&mut self, ip: &FloatingIp) {
+        if !self.item.keep_floating_ip {
+            self.part = Part::of(Kind::Retire, FLOATING_IP);
+            let write = Write::DeleteFloatingIp { id: ip.id.clone() };
+            let address = &ip.floating_ip_address;
+            self.push(write, (Verb::Delete, "FloatingIP", address), "spec.loadBalancerIP names another");
+            self.amend(|step| step.needs(&[Kind::Settings]));
+        }
     }
 
     fn create_floating_ip(&mut self, settings: &Settings, port: &str) -> Result<(), ProviderError> {

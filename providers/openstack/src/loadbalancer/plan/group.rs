@@ -12,6 +12,7 @@ use super::super::step::{Write, made};
 use super::super::wanted::{Port as ServicePort, Settings};
 use super::{Draft, refused};
 use crate::client::network::{Port, Rule};
+use crate::start::config::OVN;
 
 /// A new group is of no use without its load balancer.
 const NEEDS: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
@@ -35,7 +36,7 @@ impl Draft<'_> {
         }
         let Some(observed) = self.observed.groups.get(&self.place) else { return Ok(()) };
         let is_new = self.observed.balancer(self.place).is_none();
-        if is_new && self.observed.source_subnet(self.place, &self.item.hosts).is_none() {
+        if is_new && self.observed.source_subnet(self.place, self.item).is_none() {
             let verb = if observed.group.is_none() { Verb::Create } else { Verb::Update };
             self.rules_part("");
             let why = "its rules need the subnet that the load balancer gets";
@@ -96,7 +97,7 @@ impl Draft<'_> {
             ..Rule::default()
         };
         // With ovn, nodes see client addresses.
-        let sources: Vec<String> = match self.env.is_ovn() {
+        let sources: Vec<String> = match self.provider == OVN {
             true => {
                 let of_family = settings.sources.iter().filter(|net| net.addr().is_ipv6() == is_v6);
                 of_family.map(ToString::to_string).collect()

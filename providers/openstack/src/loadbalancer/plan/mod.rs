@@ -28,6 +28,7 @@ mod floating;
 mod group;
 mod monitors;
 mod ports;
+mod protocol;
 mod rename;
 mod replace;
 
@@ -46,6 +47,8 @@ pub(crate) const NOT_ACTIVE: &str = "LoadBalancerNotActive";
 /// A plan in progress for one item.
 pub(super) struct Draft<'a> {
     env: &'a Env,
+    /// Octavia's driver of the balancer.
+    provider: &'a str,
     features: Features,
     place: usize,
     item: &'a Item,
@@ -141,9 +144,10 @@ pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, it
 
 impl<'a> Draft<'a> {
     fn new(env: &'a Env, observed: &'a Observed, place: usize, item: &'a Item) -> Self {
-        let features = Features::of(observed.version, env.is_ovn());
+        let provider = env.provider(observed.balancer(place));
+        let features = Features::of(observed.version, provider);
         let (claim, part, findings) = (claim(observed, place, item), Part::new(Kind::Frame), item.findings.clone());
-        Self { env, features, place, item, claim, observed, part, steps: Vec::new(), findings }
+        Self { env, provider, features, place, item, claim, observed, part, steps: Vec::new(), findings }
     }
 }
 
@@ -235,7 +239,11 @@ impl Draft<'_> {
             .and_then(|()| self.must_be_read())
             .and_then(|()| monitors_must_be_read(balancer))
             .and_then(|()| self.may_share(balancer, settings))
-            .and_then(|()| settings.ports.iter().try_for_each(|port| self.must_be_free(balancer, port)));
+            .and_then(|()| settings.ports.iter().try_for_each(|port| self.must_be_free(balancer, port)))
+            .and_then(|()| match self.makes_pools(balancer, settings) {
+                true => self.must_be_known(settings),
+                false => Ok(()),
+            });
         checked.err()
     }
 

@@ -11,6 +11,7 @@ use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Step, made};
 use super::super::wanted::{NodePort, Port, Settings, Target, transport};
 use super::bodies::change;
+use super::protocol::pool_at;
 use super::{Changed, Draft, Fields, LISTENER, POOL, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
@@ -49,7 +50,7 @@ impl Draft<'_> {
         if hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !hosts.vip.port.is_empty() {
             self.must_be_read()?;
         }
-        let subnet = self.observed.member_subnet(self.place, hosts);
+        let subnet = self.observed.member_subnet(self.place, self.item);
         let ours: Vec<&Listener> = balancer.listeners.iter().filter(|listener| self.is_ours(listener)).collect();
         for listener in &ours {
             let Some(pool) = balancer.pool_of(listener) else {
@@ -105,18 +106,29 @@ impl Draft<'_> {
 
     /// Plans all ports, and deletes the leftovers of former ones. The members of what stays are first.
     pub(super) fn ports(&mut self, balancer: &Balancer, settings: &Settings) {
-        let subnet = self.observed.member_subnet(self.place, &self.item.hosts);
+        let subnet = self.observed.member_subnet(self.place, self.item);
         for port in &settings.ports {
-            if let Some(pool) = self.kept_pool(balancer, settings, port) {
+            if let Some(pool) = serving_pool(balancer, port) {
                 let behind = self.behind(settings, port);
                 self.part = part_of(Kind::Members, port);
                 self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
             }
         }
         // A listener of another protocol may occupy the port of a new one.
-        for listener in self.left_over(balancer, settings) {
+        let left_over = self.left_over(balancer, settings);
+        for listener in &left_over {
             self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
-            self.delete_listener(balancer, listener);
+            match settings.ports.iter().any(|port| same_port(listener, port)) {
+                // Its pool is there until its successor is.
+                true => self.delete_part(
+                    balancer,
+                    &LISTENER,
+                    &listener.id,
+                    &listener.name,
+                    "its protocol cannot be changed",
+                ),
+                false => self.delete_listener(balancer, listener),
+            }
         }
         self.delete_loose_pools(balancer);
         for (index, port) in settings.ports.iter().enumerate() {
@@ -125,6 +137,9 @@ impl Draft<'_> {
                 None => {
                     self.part = part_of(Kind::Frame, port);
                     self.create_listener(balancer, settings, index, port);
+                    if let Some(former) = left_over.iter().find(|listener| same_port(listener, port)) {
+                        self.or_restore(balancer, former);
+                    }
                     Place { id: made(&part("listener", index, self.item)), found: None }
                 }
             };
@@ -140,13 +155,15 @@ impl Draft<'_> {
             }
             self.part = part_of(Kind::Settings, port);
             self.monitor(balancer, settings, index, port, &pool);
+            if let Some(former) = pool_at(balancer, port).filter(|_| pool.found.is_none()) {
+                self.retire_pool(balancer, port, listener.found, former, &pool.id);
+            }
         }
     }
 
-    /// The pool of a port, if it stays and its members can be changed: Octavia refuses that in ERROR.
+    /// The pool of a port, if it stays and its members can be changed.
     fn kept_pool<'b>(&self, balancer: &'b Balancer, settings: &Settings, port: &Port) -> Option<&'b Pool> {
-        let listener = found(balancer, port).filter(|listener| listener.provisioning_status != ERROR)?;
-        let pool = balancer.pool_of(listener).filter(|pool| pool.provisioning_status != ERROR)?;
+        let pool = serving_pool(balancer, port).filter(|_| found(balancer, port).is_some())?;
         (pool.protocol == settings.pool_protocol(port)).then_some(pool)
     }
 
@@ -231,7 +248,7 @@ impl Draft<'_> {
     /// A listener with all its parts, for a balancer that is created in one call.
     pub(super) fn listener_tree(&self, settings: &Settings, index: usize) -> Option<Value> {
         let port = settings.ports.get(index)?;
-        let subnet = self.observed.member_subnet(self.place, &self.item.hosts);
+        let subnet = self.observed.member_subnet(self.place, self.item);
         let mut pool = self.pool_fields(settings, index, port);
         let members = self.wanted_members(self.behind(settings, port), subnet.as_deref());
         pool.put("members", members.iter().map(Member::body).collect::<Vec<_>>());
@@ -328,20 +345,18 @@ impl Draft<'_> {
     ) -> Place<'b, Pool> {
         let found = listener.found.and_then(|listener| balancer.pool_of(listener));
         let protocol = settings.pool_protocol(port);
-        match found {
-            Some(pool) if pool.protocol == protocol => {
-                self.part = Part::of(Kind::Settings, pool.id.clone());
-                self.update_pool(balancer, settings, index, pool);
-                return Place { id: pool.id.clone(), found: Some(pool) };
-            }
-            Some(pool) => {
-                self.part = part_of(Kind::Frame, port);
-                self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its protocol cannot be changed");
-            }
-            None => self.part = part_of(Kind::Frame, port),
+        if let Some(pool) = found.filter(|pool| pool.protocol == protocol) {
+            self.part = Part::of(Kind::Settings, pool.id.clone());
+            self.update_pool(balancer, settings, index, pool);
+            return Place { id: pool.id.clone(), found: Some(pool) };
         }
+        self.part = part_of(Kind::Frame, port);
         let mut fields = self.pool_fields(settings, index, port);
-        fields.put("listener_id", &*listener.id);
+        match found {
+            // A listener has one pool: that of the other protocol serves until this one can.
+            Some(_) => fields.put("loadbalancer_id", &*balancer.lb.id),
+            None => fields.put("listener_id", &*listener.id),
+        }
         let name = part("pool", index, self.item);
         self.create_part(balancer, &POOL, name.clone(), fields, "a port of the Service needs it");
         Place { id: made(&name), found: None }
@@ -399,10 +414,13 @@ impl Draft<'_> {
     }
 
     fn members(&mut self, balancer: &Balancer, behind: Behind, pool: &Place<'_, Pool>, subnet: Option<&str>) {
-        let wanted = self.wanted_members(behind, subnet);
+        let mut wanted = self.wanted_members(behind, subnet);
         let empty = Vec::new();
         let present = pool.found.and_then(|pool| balancer.members.get(&pool.id)).unwrap_or(&empty);
         let is_whole = pool.found.is_none_or(|pool| balancer.whole.contains(&pool.id));
+        if self.item.keeps_subnets(&balancer.lb) {
+            self.keep_subnets(&mut wanted, present);
+        }
         let key = |member: &Member| {
             let monitor_port = member.monitor_port.filter(|_| is_whole);
             (member.address.clone(), member.protocol_port, member.name.clone(), monitor_port)
@@ -420,8 +438,6 @@ impl Draft<'_> {
         };
         let (gone, new): (BTreeSet<_>, BTreeSet<_>) =
             (before.difference(&after).cloned().collect(), after.difference(&before).cloned().collect());
-        let is_same =
-            |one: &Member, other: &Member| (&one.address, one.protocol_port) == (&other.address, other.protocol_port);
         if self.env.config.load_balancer.serial_calls {
             let mut surplus: Vec<&Member> = present.iter().collect();
             surplus.retain(|member| !after.contains(&key(member)) || failed.contains(member));
@@ -451,6 +467,19 @@ impl Draft<'_> {
         self.octavia(&balancer.lb.id, call, (Verb::Update, "Pool", id), changes, "the nodes changed");
     }
 
+    /// Puts members into the subnets that they have, and new ones of an unknown class into that of another.
+    fn keep_subnets(&self, wanted: &mut [Member], present: &[Member]) {
+        let is_known = |member: &&Member| !member.subnet_id.is_empty();
+        let other = present.iter().find(is_known).map(|member| &member.subnet_id);
+        for member in wanted {
+            let own = present.iter().find(|present| is_same(member, present)).filter(is_known);
+            let is_open = self.item.hosts.is_class_unknown || member.subnet_id.is_empty();
+            if let Some(subnet) = own.map(|own| &own.subnet_id).or(other.filter(|_| is_open)) {
+                member.subnet_id.clone_from(subnet);
+            }
+        }
+    }
+
     fn create_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
         let call = (MEMBER_CREATE, format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
         self.octavia(&balancer.lb.id, call, (Verb::Create, "Member", &member.name), Vec::new(), "the nodes changed");
@@ -462,13 +491,26 @@ impl Draft<'_> {
     }
 }
 
+/// Whether two members are the same for Octavia.
+fn is_same(one: &Member, other: &Member) -> bool {
+    (&one.address, one.protocol_port) == (&other.address, other.protocol_port)
+}
+
 /// The listener of a port.
-fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
+pub(super) fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
     let is_of = |listener: &&Listener| listener.protocol_port == port.port && listener.protocol == port.protocol;
     balancer.listeners.iter().find(is_of)
 }
 
-fn part_of(kind: Kind, port: &Port) -> Part {
+/// The pool behind a port, of whatever protocol, if its members can be changed: Octavia refuses that in ERROR.
+fn serving_pool<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
+    let listener = balancer.listeners.iter().find(|listener| same_port(listener, port))?;
+    let is_changeable = |status: &str| status != ERROR;
+    let pool = balancer.pool_of(listener).filter(|pool| is_changeable(&pool.provisioning_status))?;
+    is_changeable(&listener.provisioning_status).then_some(pool)
+}
+
+pub(super) fn part_of(kind: Kind, port: &Port) -> Part {
     Part::of(kind, label(port.port, &port.protocol))
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Hosts {
     pub(crate) vip: Vip,
     /// The subnet of the members, if one is configured.
     pub(crate) member_subnet: Option<String>,
+    /// The subnet may be that of a class that cloud.conf does not have (any more).
+    #[serde(skip)]
+    pub(crate) is_class_unknown: bool,
     pub(crate) node_ports: Vec<NodePort>,
     /// The port of kube-proxy's health check, if the Service has one.
     pub(crate) health_check_port: Option<i32>,
@@ -44,8 +47,11 @@ impl Hosts {
         let service = &*work.service;
         let config = &env.config;
         let annotations = Annotations::read(&service.metadata.annotations);
-        let class = annotations.text(keys::CLASS.row).and_then(|name| config.classes.get(name));
-        Source { service, annotations, class, config }.hosts(env, work, findings)
+        let name = annotations.text(keys::CLASS.row).filter(|name| !name.is_empty());
+        let class = name.and_then(|name| config.classes.get(name));
+        let mut hosts = Source { service, annotations, class, config }.hosts(env, work, findings);
+        hosts.is_class_unknown = name.is_some() && class.is_none() && !annotations.has(&keys::MEMBER_SUBNET_ID);
+        hosts
     }
 }
 
@@ -84,6 +90,7 @@ impl Source<'_> {
             family,
             vip,
             member_subnet: member_subnet.into_iter().find(|subnet| !subnet.is_empty()),
+            is_class_unknown: false,
             node_ports: node_ports(service),
             health_check_port: Some(service.health_check_path_port().1).filter(|port| *port != 0),
             members,

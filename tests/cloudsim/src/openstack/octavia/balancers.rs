@@ -40,6 +40,11 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     if project != world.who.project && !world.who.admin {
         return Err(refused(403, "Policy does not allow this request to be performed."));
     }
+    for listener in body.get("listeners").and_then(Value::as_array).into_iter().flatten() {
+        if let Some(pool) = listener.get("default_pool").and_then(Value::as_object) {
+            pools::known(world, pool)?;
+        }
+    }
     let (subnet, network) = place(world, &body)?;
     let provider = text("provider").or_else(|| world.options.providers.first().cloned()).unwrap_or_default();
     if !world.options.providers.contains(&provider) {

@@ -1,7 +1,8 @@
 //! Listeners.
 
 use super::{
-    BALANCER, LISTENER, POOL, add_id, begin, immutable, invalid, list, mutable, providers, refused, shapes, stamp,
+    BALANCER, LISTENER, POOL, add_id, begin, immutable, invalid, list, mutable, pools, providers, refused, shapes,
+    stamp, take_id,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::openstack::World;
@@ -97,10 +98,17 @@ fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result
             return Err(refused(400, format!("Could not retrieve certificate: ['{reference}']")));
         }
     }
-    if let Some(pool) = fields.get("default_pool_id").and_then(Value::as_str) {
-        POOL.find(world, pool)?;
-    }
     providers::listener(row.text("provider"), fields)
+}
+
+/// Checks that the default pool in a body is one of the load balancer, and can serve the listener.
+fn served(world: &World, balancer: &str, protocol: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let Some(pool) = fields.get("default_pool_id").and_then(Value::as_str) else { return Ok(()) };
+    let row = POOL.find(world, pool)?;
+    if row.text("_loadbalancer_id") != balancer {
+        return Err(POOL.not_found(pool));
+    }
+    pools::compatible(protocol, row.text("protocol"))
 }
 
 /// `POST /listeners`
@@ -111,6 +119,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     mutable(world, &balancer)?;
     sensible(&body)?;
     fitting(world, &balancer, &body)?;
+    served(world, &balancer, body.get("protocol").and_then(Value::as_str).unwrap_or_default(), &body)?;
     let id = make(world, &balancer, body)?;
     begin(world, &balancer, "PENDING_UPDATE", &[]);
     LISTENER.reply(world, 201, &id)
@@ -156,6 +165,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
     mutable(world, &balancer)?;
     sensible(&whole)?;
     fitting(world, &balancer, &body)?;
+    served(world, &balancer, whole.get("protocol").and_then(Value::as_str).unwrap_or_default(), &body)?;
     for (name, default) in [
         ("timeout_client_data", 50000),
         ("timeout_member_connect", 5000),
@@ -166,6 +176,13 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
         // Null restores the default.
         if body.get(name).is_some_and(Value::is_null) {
             body.insert(name.to_owned(), json!(default));
+        }
+    }
+    if let Some(pool) = body.get("default_pool_id") {
+        let before = LISTENER.find(world, id)?.text("default_pool_id").to_owned();
+        take_id(world, "pool", &before, "listeners", id);
+        if let Some(pool) = pool.as_str() {
+            add_id(world, "pool", pool, "listeners", id);
         }
     }
     if let Some(row) = world.row_mut("listener", id) {

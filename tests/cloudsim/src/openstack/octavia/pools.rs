@@ -32,6 +32,24 @@ pub(super) fn compatible(listener: &str, pool: &str) -> Result<(), Problem> {
     Err(invalid(&format!("The pool protocol '{pool}' is invalid while the listener protocol is '{listener}'.")))
 }
 
+/// The protocols of pools, with the version of the API that brought them if that is not the first one.
+const PROTOCOLS: [(&str, u32); 7] =
+    [("HTTP", 0), ("HTTPS", 0), ("PROXY", 0), ("PROXYV2", 22), ("SCTP", 23), ("TCP", 0), ("UDP", 0)];
+
+/// Checks whether this Octavia has the protocol of a pool.
+pub(super) fn known(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let protocol = fields.get("protocol").and_then(Value::as_str).unwrap_or_default();
+    let current = world.options.balancer_versions.last().and_then(|version| version.rsplit('.').next()?.parse().ok());
+    let current: u32 = current.unwrap_or_default();
+    let has: Vec<&str> = PROTOCOLS.iter().filter(|(_, since)| current >= *since).map(|(name, _)| *name).collect();
+    if has.contains(&protocol) {
+        return Ok(());
+    }
+    let wants = format!("Value should be one of: {}", has.join(", "));
+    let text = format!("Invalid input for field/attribute protocol. Value: '{protocol}'. {wants}");
+    Err(Problem::violation(400, "", text))
+}
+
 fn persistence(fields: &Map<String, Value>) -> Result<(), Problem> {
     let Some(persistence) = fields.get("session_persistence").filter(|value| value.is_object()) else { return Ok(()) };
     if persistence.get("type").is_some_and(|kind| kind == "APP_COOKIE")
@@ -55,6 +73,7 @@ fn filled(fields: &mut Map<String, Value>) {
 /// `POST /pools`
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let mut body = POOL.body(call, shapes::POOL)?;
+    known(world, &body)?;
     let mut id = |name: &str| body.remove(name).and_then(|id| id.as_str().map(str::to_owned));
     let (listener, balancer) = (id("listener_id"), id("loadbalancer_id"));
     let protocol = body.get("protocol").and_then(Value::as_str).unwrap_or_default();
