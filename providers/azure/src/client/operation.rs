@@ -73,7 +73,7 @@ impl Resource {
         self.kind.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether the calls belong to the network's subscription and tenant.
+    /// Whether it is a kind of the network.
     pub(crate) fn is_network(&self) -> bool {
         self.kind.starts_with("Microsoft.Network/")
     }

@@ -100,7 +100,7 @@ keys! {
     "tenantId" Text(|c| &mut c.identity.tenant), "", "The tenant of the identity. `AZURE_TENANT_ID` wins.";
     "subscriptionId" Text(|c| &mut c.identity.subscription), "", "Needed. The subscription of the machines.";
     "networkResourceTenantID" Text(|c| &mut c.identity.network_tenant), "tenantId", "The tenant of network objects, with a client secret or certificate.";
-    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects.";
+    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects; interfaces of machines are in `subscriptionId`.";
     "identitySystem" Text(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
     "aadClientId" Text(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
     "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret; else `AZURE_CLIENT_SECRET`.";

@@ -1,5 +1,8 @@
 //! The life of a Service: created, changed, with other nodes, deleted.
 
+use ccm_cloudsim::azure::{ClusterSeed, MachineSeed};
+use ccm_provider::{Aspects, Lookup};
+
 use super::*;
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
@@ -224,5 +227,31 @@ async fn pools_that_users_configure_are_filled_once_and_keep_their_load_balancer
     assert!(items(&balancer, "loadBalancingRules").is_empty());
     assert_eq!(external_members(&scene), 2);
     assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_of_another_tenant_than_the_network_are_nodes_and_members() {
+    let bed = Bed::start(Options::default());
+    let vm = bed.cloud.world(|world| {
+        world.tenant("net", "other");
+        let cluster = world.cluster(&ClusterSeed { subscription: "net", ..ClusterSeed::default() });
+        world.machine(&MachineSeed { name: "vm", public: true, subnet: &cluster.subnet, ..MachineSeed::default() })
+    });
+    let node = Node { name: "vm".into(), provider_id: Some(format!("azure://{vm}").into()), ..Node::default() };
+    let more = "networkResourceTenantID: other\nnetworkResourceSubscriptionID: net\n";
+    let mut scene = Scene::of(bed, more, vec![node.into()]).await;
+    let answers = scene.provider.instances().unwrap().lookup(&scene.nodes, Aspects::METADATA).await;
+    let Lookup::Found(instance) = &answers[0] else { panic!("{answers:?}") };
+    let metadata = instance.metadata.clone().unwrap().unwrap();
+    let kinds: Vec<&str> = metadata.node_addresses.iter().map(|address| address.kind.as_str()).collect();
+    assert_eq!(kinds, ["InternalIP", "Hostname", "ExternalIP"]);
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let path = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes").replace("/sub/", "/net/");
+    let pools = items(&scene.bed.cloud.object(&path), "backendAddressPools");
+    let members = items(&pools[0], "backendIPConfigurations");
+    assert!(members.len() == 1 && members[0]["id"].as_str().unwrap().contains("/sub/"), "{members:?}");
+    scene.delete(&["web"]).await;
     scene.bed.is_clean();
 }
