@@ -237,17 +237,17 @@ impl Planner<'_> {
         places: Option<&Places>,
     ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>)> {
         let hosts = self.wanted.hosts.as_ref()?;
-        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
+        // A load balancer without nodes of its own keeps those that it has, as long as they exist; a new one gets all.
         let plain = names::without_internal(balancer).0;
         let nodes = places.and_then(|places| places.iter().find(|(name, _)| json::same(name, plain)));
         let nodes = nodes.map(|(_, nodes)| nodes).filter(|nodes| !nodes.is_empty());
-        let is_empty = json::items(pool, "loadBalancerBackendAddresses").is_empty();
-        if nodes.is_none() && !self.env.several.is_empty() && !is_empty {
-            return None;
-        }
         let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
         let may_leave = |text: &str| self.may_leave(text, balancer, places);
-        let (add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
+        let (mut add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
+        let keeps = remove.len() < json::items(pool, "loadBalancerBackendAddresses").len();
+        if nodes.is_none() && !self.env.several.is_empty() && keeps {
+            add.clear();
+        }
         (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
     }
 
