@@ -14,8 +14,8 @@ use super::super::env::{PoolKind, balancer_name};
 use super::super::json;
 use super::super::machines::Machine;
 use super::super::members::{
-    InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of, may_join, obstacle,
-    scheme_of,
+    InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of,
+    configurations_of_model, may_join, obstacle, scheme_of,
 };
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
@@ -371,11 +371,21 @@ impl Planner<'_> {
         }
     }
 
-    fn model_step(&mut self, set: &ArmId, pools: Pools, places: &BTreeSet<usize>, needs: &'static [Kind], stage: u32) {
+    fn model_step(
+        &mut self,
+        set: &ArmId,
+        mut pools: Pools,
+        places: &BTreeSet<usize>,
+        needs: &'static [Kind],
+        stage: u32,
+    ) {
         let Some(before) = self.observed.interfaces.models.get(&set.folded()).cloned() else { return };
         if json::property(&before, "provisioningState").eq_ignore_ascii_case("Deleting") {
             return;
         }
+        // The instances are left out with an event: the model cannot name the pool either.
+        let configurations = configurations_of_model(&before);
+        pools.add.retain(|(pool, family)| obstacle(configurations, pool, *family).is_none());
         let change = ModelChange { id: set.clone(), before, pools, zone: self.env.edge_zone() };
         if change.body().is_none() {
             return;
@@ -409,6 +419,12 @@ impl Planner<'_> {
             Machine::Machine(_) => json::items(before, "ipConfigurations"),
         };
         let before = before.clone();
+        let state = json::property(&before, "provisioningState");
+        // Azure takes it out of its pools, and refuses other changes.
+        if matches!(machine, Machine::Instance(_)) && json::same(state, "Deleting") {
+            return false;
+        }
+        let is_failed = matches!(machine, Machine::Machine(_)) && json::same(state, "Failed");
         let (joins, mut obstacles) = (may_join(&before), Vec::new());
         pools.add.retain(|(pool, family)| {
             let found = obstacle(configurations, pool, *family).filter(|_| joins);
@@ -416,9 +432,7 @@ impl Planner<'_> {
             obstacles.extend(found);
             joins && is_free
         });
-        if matches!(machine, Machine::Machine(_))
-            && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed")
-        {
+        if is_failed {
             self.skip(machine, places, "its interface is in the state Failed; repair it");
             return false;
         }
