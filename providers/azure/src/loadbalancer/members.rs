@@ -430,6 +430,7 @@ mod tests {
         };
         let owners = [(nic.to_lowercase(), "vm".to_owned())].into();
         assert!(has(&format!("azure://{}/virtualMachines/3", SET.to_lowercase()), &owners));
+        assert!(has(&format!("azure://{SET}/virtualMachines/set_3"), &owners));
         assert!(!has(&format!("azure://{SET}/virtualMachines/30"), &owners));
         let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm";
         let owners = [(nic.to_lowercase(), vm.to_lowercase())].into();

@@ -55,6 +55,37 @@ async fn an_instance_of_a_uniform_set_gets_its_metadata() {
     // The same machine by its ID, in another case.
     let by_id = one(&provider, &node("pool000001", &id.replace("resourceGroups/rg", "RESOURCEGROUPS/RG"))).await;
     assert_eq!(addresses(&self::metadata(&by_id)), addresses(&metadata));
+    // The same by the name of the instance, as `managedBy` of disks has it.
+    let named = id.replace("/virtualMachines/1", "/virtualMachines/pool_1");
+    let by_name = self::metadata(&one(&provider, &node("pool000001", &named)).await);
+    assert_eq!((addresses(&by_name), &*by_name.provider_id), (addresses(&metadata), &*named));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_new_node_has_its_public_address_at_once() {
+    let bed = Bed::start(Options::default());
+    let seed = SetSeed { name: "pool", instances: 1, zones: &["1"], public: true, ..SetSeed::default() };
+    let set = bed.cloud.world(|world| world.scale_set(&seed));
+    let machine = |name| {
+        let seed = MachineSeed { name, zone: "2", public: true, ..MachineSeed::default() };
+        bed.cloud.world(|world| world.machine(&seed));
+    };
+    machine("vm0");
+    let provider = bed.process("").await;
+    let of = |names: [&str; 2]| names.map(|name| node(name, ""));
+    look_up(&provider, &of(["pool000000", "vm0"]), Aspects::METADATA).await;
+    bed.cloud.world(|world| world.scale_out(&set, 1));
+    machine("vm1");
+    pass(30).await;
+    for answer in look_up(&provider, &of(["pool000001", "vm1"]), Aspects::METADATA).await {
+        let metadata = metadata(&answer);
+        let kinds: Vec<&str> = addresses(&metadata).into_iter().map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, ["InternalIP", "Hostname", "ExternalIP"]);
+    }
+    let mark = bed.cloud.mark();
+    look_up(&provider, &of(["pool000001", "vm1"]), Aspects::METADATA).await;
+    assert_eq!(bed.calls(mark), Vec::<String>::new());
     bed.is_clean();
 }
 
