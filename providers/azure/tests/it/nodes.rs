@@ -116,6 +116,51 @@ async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_comput
 }
 
 #[tokio::test]
+async fn a_new_member_of_an_availability_set_has_its_fault_domain() {
+    let bed = Bed::start(Options::default());
+    let machine = |name, group, fault_domain| {
+        let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+        let seed = MachineSeed {
+            name,
+            group,
+            subnet: &subnet,
+            availability_set: "as",
+            fault_domain,
+            ..MachineSeed::default()
+        };
+        bed.cloud.world(|world| world.machine(&seed));
+    };
+    machine("a", "rg", 0);
+    let provider = bed.process("").await;
+    let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
+    assert_eq!(zone(node("a", "")).await, "0");
+    machine("b", "rg", 1);
+    pass(10).await;
+    assert_eq!(zone(node("b", "")).await, "1");
+    // The list of its group is newer than that of the states.
+    machine("c", "other", 2);
+    let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
+    assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn without_instance_views_a_member_of_a_set_without_zones_has_its_fault_domain() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| world.scale_set(&SetSeed { name: "pool", instances: 3, ..SetSeed::default() }));
+    let provider = bed.process("listVmssVirtualMachinesWithoutInstanceView: true\n").await;
+    let nodes = ["pool000001", "pool000002"].map(|name| node(name, ""));
+    let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+    let zones: Vec<String> = answers.iter().map(|answer| metadata(answer).zone).collect();
+    assert_eq!(zones, ["1", "2"]);
+    pass(30).await;
+    let mark = bed.cloud.mark();
+    look_up(&provider, &nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(bed.calls(mark).len(), 1, "without the views: {:?}", bed.calls(mark));
+    bed.is_clean();
+}
+
+#[tokio::test]
 async fn machines_are_read_in_one_list_for_each_set() {
     let bed = Bed::start(Options::default());
     for set in ["pool-a", "pool-b"] {
