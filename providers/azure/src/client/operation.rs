@@ -202,7 +202,7 @@ mod budget {
 }
 
 /// The codes of a 429 that concerns one object.
-const BUSY_CODES: [&str; 5] = [
+pub(super) const BUSY_CODES: [&str; 5] = [
     "RetryableErrorDueToAnotherOperation",
     "ReferencedResourceNotProvisioned",
     "RetryableError",
