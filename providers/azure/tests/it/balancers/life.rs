@@ -1,6 +1,7 @@
 //! The life of a Service: created, changed, with other nodes, deleted.
 
 use ccm_cloudsim::azure::{ClusterSeed, MachineSeed};
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, Lookup};
 
 use super::*;
@@ -216,6 +217,30 @@ async fn an_instance_whose_node_is_gone_is_no_member_any_more() {
     scene.done(&["web"], ServiceAction::UpdateHosts).await;
     assert_eq!(scene.writes(mark), BTreeMap::new());
     scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_goes_between_list_and_write_fails_no_service() {
+    let going = "Operation 'Put on Virtual Machine Scale Set VM Instance' is not allowed on Virtual Machine Scale Set 'pool' \
+                 since it is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to \
+                 complete).";
+    let gone = "The provided instanceId 0 is not an active Virtual Machine Scale Set VM instanceId.";
+    let (refused, gone) = (("OperationNotAllowed".to_owned(), going.to_owned()), gone.to_owned());
+    for fault in [
+        Fault::Code { status: 409, code: refused.0.clone(), message: refused.1.clone() },
+        Fault::Operation { status: 409, code: refused.0, message: refused.1 },
+        Fault::Code { status: 400, code: "InvalidParameter".into(), message: gone },
+    ] {
+        let mut scene = Scene::new("", 2).await;
+        scene.service("web", &[], port(80));
+        scene.ensure(&["web"]).await;
+        scene.nodes.remove(0);
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        scene.bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.put"));
+        let mark = scene.mark();
+        scene.done(&["web"], ServiceAction::UpdateHosts).await;
+        assert_eq!(scene.writes(mark), BTreeMap::from([("virtualMachineScaleSetVMs.put".to_owned(), 1)]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
