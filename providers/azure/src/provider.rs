@@ -150,7 +150,7 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<
     let metadata = metadata.trim_end_matches('/').to_owned();
     let identities = identities(&config.identity, &cloud, &Connections { http: http.clone(), direct, metadata })?;
     // Errors of the login are those of the start.
-    for tokens in [&identities.compute, &identities.network] {
+    for tokens in identities.all() {
         let refused = |failure| ProviderError::from(ApiError::new(crate::client::operation::VM_LIST, failure));
         tokens.get().await.map_err(refused)?;
     }

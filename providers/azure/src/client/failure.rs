@@ -3,6 +3,8 @@
 use ccm_kit::call::{Cause, Failure};
 use serde_json::Value;
 
+use super::operation::BUSY_CODES;
+
 /// A request that cannot be built.
 pub(crate) fn malformed(message: String) -> Failure {
     Failure { message, cause: Cause::Malformed, ..Failure::default() }
@@ -13,9 +15,10 @@ pub(super) fn unreadable(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), cause: Cause::NoAnswer, ..Failure::default() }
 }
 
+const RETRYABLE: &str = "RetryableError";
 /// Codes that say less than those of their details.
 const GENERAL: [&str; 6] =
-    ["RetryableError", "Canceled", "PreconditionFailed", "OperationNotAllowed", "ResourceOperationFailure", "Failed"];
+    [RETRYABLE, "Canceled", "PreconditionFailed", "OperationNotAllowed", "ResourceOperationFailure", "Failed"];
 
 /// The code and the message in the body of an error answer, or of a failed operation. Token endpoints have a flat form.
 pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
@@ -27,7 +30,10 @@ pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     let details = error.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let (code, message) = (text(error, "code")?, text(error, "message").unwrap_or_default());
     let inner = details.iter().find_map(|detail| text(detail, "code").filter(|code| !code.is_empty()));
-    let code = inner.filter(|_| GENERAL.contains(&&*code)).unwrap_or(code);
+    // A new reason of an error that passes says no more than the error.
+    let is_known = |inner: &String| code != RETRYABLE || BUSY_CODES.contains(&&**inner);
+    let inner = inner.filter(|inner| GENERAL.contains(&&*code) && is_known(inner));
+    let code = inner.unwrap_or(code);
     let others = details.iter().filter_map(|detail| text(detail, "message"));
     let others: Vec<String> = others.filter(|other| !other.is_empty() && !message.contains(&**other)).collect();
     let parts = std::iter::once(message.clone()).filter(|message| !message.is_empty()).chain(others);
@@ -52,6 +58,11 @@ mod tests {
             json!({"error": {"code": "InvalidResourceReference", "message": "m", "details": [{"code": "x"}]}});
         for (body, code, message) in [
             (busy, "RetryableErrorDueToAnotherOperation", "A retryable error occurred.; can be retried in 14 seconds"),
+            (
+                json!({"error": {"code": "RetryableError", "message": "m", "details": [{"code": "New"}]}}),
+                "RetryableError",
+                "m",
+            ),
             (stale, "PreconditionFailedEtagMismatch", "m"),
             (invalid, "InvalidResourceReference", "m"),
             (json!({"error": {"code": "NotFound"}}), "NotFound", ""),

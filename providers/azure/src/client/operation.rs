@@ -73,7 +73,7 @@ impl Resource {
         self.kind.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether the calls belong to the network's subscription and tenant.
+    /// Whether it is a kind of the network.
     pub(crate) fn is_network(&self) -> bool {
         self.kind.starts_with("Microsoft.Network/")
     }
@@ -202,7 +202,7 @@ mod budget {
 }
 
 /// The codes of a 429 that concerns one object.
-const BUSY_CODES: [&str; 5] = [
+pub(super) const BUSY_CODES: [&str; 5] = [
     "RetryableErrorDueToAnotherOperation",
     "ReferencedResourceNotProvisioned",
     "RetryableError",

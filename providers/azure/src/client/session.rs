@@ -7,7 +7,8 @@ use http::{HeaderValue, Method, Request, Uri, header};
 use serde_json::Value;
 
 use super::failure::malformed;
-use super::operation::Operation;
+use super::id::same;
+use super::operation::{NIC, Operation};
 use super::token::Tokens;
 
 /// Holds tokens of other tenants.
@@ -25,13 +26,38 @@ pub(super) struct Message {
     pub(super) etag: Option<String>,
 }
 
-/// The identities of the program. Network objects may belong to another tenant.
+/// The identities of the program.
 #[derive(Debug, Clone)]
 pub(crate) struct Identities {
     pub(crate) compute: Tokens,
-    pub(crate) network: Tokens,
-    /// Sent with requests for machines that refer to objects of the other tenant.
-    pub(crate) auxiliary: Option<Tokens>,
+    /// If the network belongs to another tenant.
+    pub(crate) network: Option<NetworkIdentity>,
+}
+
+impl Identities {
+    /// The tokens of all tenants.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Tokens> {
+        std::iter::once(&self.compute).chain(self.network.as_ref().map(|network| &network.tokens))
+    }
+}
+
+/// The identity for the network. Requests for machines and their interfaces have its token too, because they refer to
+/// load balancers.
+#[derive(Debug, Clone)]
+pub(crate) struct NetworkIdentity {
+    pub(crate) tokens: Tokens,
+    /// The subscription of the network; `None`: that of the machines.
+    pub(crate) subscription: Option<String>,
+}
+
+impl NetworkIdentity {
+    /// Whether an object belongs to the network: its subscription says it, else its kind.
+    fn has(&self, operation: Operation, url: &str) -> bool {
+        match (&self.subscription, subscription_of(url)) {
+            (Some(own), Some(other)) => same(own, &other),
+            _ => operation.resource.is_network() && *operation.resource != NIC,
+        }
+    }
 }
 
 /// Sends requests to one endpoint.
@@ -64,11 +90,11 @@ impl Session {
         if !is_of(&self.base, &message.url) {
             return Err(malformed("a link leads to another host than that of the Resource Manager".to_owned()));
         }
-        let is_network = operation.resource.is_network();
-        let tokens = if is_network { &self.identities.network } else { &self.identities.compute };
-        let auxiliary = match &self.identities.auxiliary {
-            Some(tokens) if !is_network => Some(tokens.get().await?.value.header()),
-            _ => None,
+        let Identities { compute, network } = &self.identities;
+        let (tokens, auxiliary) = match network {
+            Some(network) if network.has(operation, &message.url) => (&network.tokens, None),
+            Some(network) => (compute, Some(network.tokens.get().await?.value.header())),
+            None => (compute, None),
         };
         let token = tokens.get().await?;
         match self.exchange(message, token.value.header(), auxiliary.clone()).await {
@@ -105,6 +131,13 @@ impl Session {
         let request = request.body(body).map_err(|_| malformed(format!("{:?} is not a URL", message.url)))?;
         self.http.send(request).await
     }
+}
+
+/// The subscription in a URL, in lower case.
+fn subscription_of(url: &str) -> Option<String> {
+    let url = url.to_ascii_lowercase();
+    let (_, rest) = url.split_once("/subscriptions/")?;
+    rest.split(['/', '?']).next().map(str::to_owned)
 }
 
 /// Whether a URL belongs to the endpoint: tokens are for no other host. Links may name a region's host.

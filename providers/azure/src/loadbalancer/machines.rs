@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use super::json;
 use crate::client::id::ArmId;
 use crate::client::operation::VMSS;
-
-const SCALE_SETS: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
-const MACHINES: &str = "Microsoft.Compute/virtualMachines";
+use crate::node::identity::machine_of;
 
 /// A machine behind load balancers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,12 +23,8 @@ pub(crate) enum Machine {
 impl Machine {
     /// The machine of a provider ID.
     pub(crate) fn of(provider_id: &str) -> Option<Self> {
-        let id = ArmId::parse(provider_id.strip_prefix("azure://")?).ok()?;
-        match () {
-            () if id.is(SCALE_SETS) => Some(Self::Instance(id)),
-            () if id.is(MACHINES) => Some(Self::Machine(id)),
-            () => None,
-        }
+        let id = machine_of(provider_id).ok()?;
+        Some(if id.parent().is_some() { Self::Instance(id) } else { Self::Machine(id) })
     }
 
     pub(crate) fn id(&self) -> &ArmId {
@@ -64,7 +58,8 @@ pub(crate) struct Interfaces {
     pub(crate) instances: BTreeMap<String, Value>,
     pub(crate) models: BTreeMap<String, Value>,
     pub(crate) interfaces: BTreeMap<String, Value>,
-    /// Scale sets and resource groups that could not be read, in lower case.
+    /// Scale sets and resource groups that could not be read, and machines whose interfaces are in such groups, in lower
+    /// case.
     pub(crate) unread: BTreeMap<String, ProviderError>,
 }
 
@@ -72,7 +67,8 @@ impl Interfaces {
     /// Why nothing is known of a machine.
     pub(crate) fn unread_of(&self, machine: &Machine) -> Option<&ProviderError> {
         let id = machine.id();
-        self.unread.get(&machine.set().map_or_else(|| id.group().to_lowercase(), |set| set.folded()))
+        let holder = machine.set().map_or_else(|| id.group().to_lowercase(), |set| set.folded());
+        self.unread.get(&holder).or_else(|| self.unread.get(&id.folded()))
     }
 
     /// The scale set whose model names the pools of a machine.
@@ -89,11 +85,42 @@ impl Interfaces {
                 let id = id.folded();
                 let own = self.interfaces.iter().filter(|(interface, _)| self.owners.get(*interface) == Some(&id));
                 let own: Vec<&Value> = own.map(|(_, interface)| interface).collect();
-                let is_primary =
-                    |it: &&&Value| own.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
+                let is_primary = |it: &&&Value| match json::at(it, &["properties", "primary"]) {
+                    Value::Bool(is_primary) => *is_primary,
+                    _ => own.len() == 1,
+                };
                 let primary = own.iter().find(is_primary)?;
                 Some((ArmId::parse(json::text(primary, &["id"])).ok()?, primary))
             }
         }
     }
+}
+
+/// A machine, and its scale set or availability set and its primary interface, by ID in lower case; empty: none.
+pub(crate) fn set_of(machine: &Value) -> (String, (String, String)) {
+    let set = |name: &str| json::reference(machine, name).to_lowercase();
+    let set =
+        Some(set("virtualMachineScaleSet")).filter(|set| !set.is_empty()).unwrap_or_else(|| set("availabilitySet"));
+    let interfaces = json::list(machine, &["properties", "networkProfile", "networkInterfaces"]);
+    let is_primary = |it: &&Value| interfaces.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
+    let primary = interfaces.iter().find(is_primary).map(|it| json::text(it, &["id"]).to_lowercase());
+    (json::text(machine, &["id"]).to_lowercase(), (set, primary.unwrap_or_default()))
+}
+
+/// The resource groups of the interfaces of machines, as far as they are known, with the machines: an interface may be in
+/// another group than its machine. `sets` as [`set_of`] reads them.
+pub(crate) fn groups_of_interfaces(
+    machines: &BTreeSet<String>,
+    owners: &BTreeMap<String, String>,
+    sets: &BTreeMap<String, (String, String)>,
+) -> BTreeMap<(String, String), Vec<String>> {
+    let primary = sets.iter().map(|(machine, (_, interface))| (machine, interface));
+    let all = owners.iter().map(|(interface, machine)| (machine, interface)).chain(primary);
+    let mut groups = BTreeMap::<_, Vec<String>>::new();
+    for (machine, interface) in all.filter(|(machine, _)| machines.contains(*machine)) {
+        let Ok(id) = ArmId::parse(interface) else { continue };
+        let group = (id.subscription().to_owned(), id.group().to_owned());
+        groups.entry(group).or_default().push(machine.clone());
+    }
+    groups
 }

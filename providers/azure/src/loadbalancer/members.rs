@@ -381,7 +381,15 @@ pub(crate) fn obstacle(configurations: &[Value], pool: &ArmId, family: Family) -
 
 /// The IP configurations of the primary interface of an instance.
 pub(crate) fn configurations_of(instance: &Value) -> &[Value] {
-    let interfaces = interfaces_of(instance);
+    primary_of(interfaces_of(instance))
+}
+
+/// The same of the model of a scale set.
+pub(crate) fn configurations_of_model(model: &Value) -> &[Value] {
+    primary_of(interfaces_of_model(model))
+}
+
+fn primary_of(interfaces: &[Value]) -> &[Value] {
     let one = interfaces.len() == 1;
     let primary = interfaces.iter().find(|it| one || json::at(it, &["properties", "primary"]) == &json!(true));
     primary.map(|interface| json::items(interface, "ipConfigurations")).unwrap_or_default()
@@ -422,6 +430,7 @@ mod tests {
         };
         let owners = [(nic.to_lowercase(), "vm".to_owned())].into();
         assert!(has(&format!("azure://{}/virtualMachines/3", SET.to_lowercase()), &owners));
+        assert!(has(&format!("azure://{SET}/virtualMachines/set_3"), &owners));
         assert!(!has(&format!("azure://{SET}/virtualMachines/30"), &owners));
         let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm";
         let owners = [(nic.to_lowercase(), vm.to_lowercase())].into();

@@ -18,7 +18,7 @@ use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
 use super::late::{Now, Recent};
-use super::machines::{Interfaces, Machine};
+use super::machines::{Interfaces, Machine, groups_of_interfaces, set_of};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan::MOST_SETS;
@@ -46,8 +46,8 @@ pub(super) struct Reads {
     owners: Mutex<BTreeMap<String, String>>,
     /// Scale sets whose model could not be written: their instances are members, and would not be read again.
     due_models: Mutex<BTreeSet<ArmId>>,
-    /// The sets of machines that are no instances, both by ID in lower case; empty: none.
-    sets: Mutex<BTreeMap<String, String>>,
+    /// The sets and the primary interfaces of machines that are no instances, all by ID in lower case; empty: none.
+    sets: Mutex<BTreeMap<String, (String, String)>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
     pub(super) known: Known,
@@ -355,10 +355,12 @@ impl Reads {
         let mut missing = Missing::of(env, observed, wanted);
         missing.sets.extend(std::mem::take(&mut *lock(&self.due_models)));
         self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
+        let far = groups_of_interfaces(&missing.machines, &lock(&self.owners), &lock(&self.sets));
+        missing.groups.extend(far.keys().cloned());
         let sets = join_all(missing.sets.iter().map(|set| self.read_set(set)));
         let groups = join_all(missing.groups.iter().map(|(subscription, group)| async move {
             let read = self.client.list(NIC_LIST, subscription, group, Query::default()).await;
-            (group.clone(), read.map(Option::unwrap_or_default))
+            ((subscription, group), read.map(Option::unwrap_or_default))
         }));
         let (sets, groups) = futures::join!(sets, groups);
         for (set, model, instances) in sets {
@@ -375,7 +377,7 @@ impl Reads {
             }
         }
         let mut owners = lock(&self.owners);
-        for (group, read) in groups {
+        for ((subscription, group), read) in groups {
             match read {
                 Ok(list) => {
                     // Those that are not in the list do not exist: they are not asked for again.
@@ -385,13 +387,17 @@ impl Reads {
                     for interface in list {
                         let id = json::text(&interface, &["id"]).to_lowercase();
                         let machine = json::reference(&interface, "virtualMachine").to_lowercase();
-                        if missing.machines.contains(&machine) {
+                        if missing.machines.contains(&machine) || missing.interfaces.contains(&id) {
                             observed.interfaces.interfaces.insert(id.clone(), interface);
                         }
                         owners.insert(id, machine);
                     }
                 }
-                Err(error) => drop(observed.interfaces.unread.insert(group, error.into())),
+                Err(error) => {
+                    let machines = far.get(&(subscription.clone(), group.clone())).into_iter().flatten();
+                    let unread = machines.chain([group]).map(|id| (id.clone(), error.clone().into()));
+                    observed.interfaces.unread.extend(unread);
+                }
             }
         }
         observed.interfaces.owners.clone_from(&owners);
@@ -438,7 +444,7 @@ impl Reads {
     /// The sets of these machines, as far as they are known.
     fn sets_of<'m>(&self, machines: impl Iterator<Item = &'m String>) -> BTreeMap<String, String> {
         let sets = lock(&self.sets);
-        machines.filter_map(|id| Some((id.clone(), sets.get(id)?.clone()))).collect()
+        machines.filter_map(|id| Some((id.clone(), sets.get(id)?.0.clone()))).collect()
     }
 
     /// The model of a scale set is to be read and planned again.
@@ -462,14 +468,6 @@ type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Ve
 fn machines_outside(wanted: &Wanted) -> impl Iterator<Item = Machine> {
     let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
     hosts.filter_map(|host| Machine::of(&host.provider_id)).filter(|it| it.set().is_none())
-}
-
-/// A machine and its scale set or availability set.
-fn set_of(machine: &Value) -> (String, String) {
-    let set = |name: &str| json::reference(machine, name).to_lowercase();
-    let set =
-        Some(set("virtualMachineScaleSet")).filter(|set| !set.is_empty()).unwrap_or_else(|| set("availabilitySet"));
-    (json::text(machine, &["id"]).to_lowercase(), set)
 }
 
 /// Puts an object into a list, or removes it.

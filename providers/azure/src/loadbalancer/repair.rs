@@ -39,6 +39,12 @@ pub(super) fn neighbour(message: &str) -> Option<ArmId> {
     Some(around.find(|it| it.is(NIC.kind) || it.is(VMSS_VM.kind)).unwrap_or(id))
 }
 
+/// Whether an error of a write of an instance or interface says that the machine goes: it leaves its pools by itself.
+pub(super) fn is_going(id: &ArmId, message: &str) -> bool {
+    let says = ["is marked for deletion", "is not an active Virtual Machine Scale Set VM instanceId"];
+    (id.is(NIC.kind) || id.is(VMSS_VM.kind)) && says.iter().any(|text| message.contains(text))
+}
+
 /// The scale set that an error names as the user of a load balancer.
 pub(super) fn user(message: &str) -> Option<ArmId> {
     let (_, rest) = message.split_once("in use by virtual machine scale set ")?;

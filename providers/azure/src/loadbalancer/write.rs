@@ -268,6 +268,7 @@ impl Writer<'_> {
                 }
                 Ok(Written::Accepted(operation))
             }
+            Err(error) if repair::is_going(&request.id, &error.message) => Ok(Written::Done),
             Err(error) => {
                 if let Write::Model(change) = write {
                     self.reads.model_is_due(&change.id);
@@ -375,6 +376,7 @@ impl Writer<'_> {
         Ok(match state {
             State::Running => Progress::Running,
             State::Done => Progress::Done,
+            State::Failed(error) if repair::is_going(&pending.id, &error.message) => Progress::Done,
             State::Failed(error) => {
                 self.reads.recent.forget(&pending.id);
                 self.reads.known.forget(LATE);

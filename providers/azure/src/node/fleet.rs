@@ -234,15 +234,24 @@ impl Fleet {
     }
 
     /// The public IPs of a holder.
-    pub(crate) async fn public_ips(&self, holder: &Holder, age: Duration) -> Result<Stamped<PublicIps>, ApiError> {
-        self.0.public_ips.get(&self.0.reader, holder, age, None).await
+    pub(crate) async fn public_ips(
+        &self,
+        holder: &Holder,
+        age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Stamped<PublicIps>, ApiError> {
+        self.0.public_ips.get(&self.0.reader, holder, age, not_before).await
     }
 
-    /// The states of all machines of a subscription outside of uniform scale sets; `None` if the identity may not read
-    /// them.
-    pub(crate) async fn states(&self, subscription: &str, age: Duration) -> Result<Stamped<Option<States>>, ApiError> {
-        let holder = Holder::group(subscription, "");
-        self.0.states.get(&self.0.reader, &holder, age, None).await
+    /// The states of the instances of a uniform scale set, or of all other machines of the subscription of a group; `None`
+    /// if the identity may not read them.
+    pub(crate) async fn states(
+        &self,
+        holder: &Holder,
+        age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Stamped<Option<States>>, ApiError> {
+        self.0.states.get(&self.0.reader, holder, age, not_before).await
     }
 
     /// All machines that were read, whatever their age.
@@ -298,9 +307,16 @@ impl Reader {
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {
-        let Holder::Group(subscription, _) = &holder else { return Ok(None) };
-        let query = Query::default().with("statusOnly", "true");
-        let listed = match self.client.list_all(VM_LIST, subscription, query).await {
+        let query = Query::default();
+        let listed = match &holder {
+            Holder::Group(subscription, _) => {
+                self.client.list_all(VM_LIST, subscription, query.with("statusOnly", "true")).await
+            }
+            Holder::ScaleSet(set) => {
+                self.client.list_in(VMSS_VM_LIST, set, query.with("$expand", "instanceView")).await
+            }
+        };
+        let listed = match listed {
             Err(error) if is_forbidden(&error) => return Ok(None),
             listed => listed?.unwrap_or_default(),
         };

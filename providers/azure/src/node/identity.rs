@@ -92,7 +92,20 @@ pub(crate) fn machine_of(provider_id: &str) -> Result<ArmId, Foreign> {
         None => return Err(malformed()),
     };
     let id = ArmId::parse(path).map_err(|_| malformed())?;
-    if id.is(VM.kind) || id.is(VMSS_VM.kind) { Ok(id) } else { Err(malformed()) }
+    match () {
+        () if id.is(VM.kind) => Ok(id),
+        () if id.is(VMSS_VM.kind) => Ok(by_number(id)),
+        () => Err(malformed()),
+    }
+}
+
+/// The ID of an instance with its number. Azure also writes its name, `<set>_<number>`, as in `managedBy` of disks.
+fn by_number(instance: ArmId) -> ArmId {
+    let Some(set) = instance.parent() else { return instance };
+    match instance.name().rsplit_once('_') {
+        Some((name, number)) if same(name, set.name()) && !number.is_empty() => set.child("virtualMachines", number),
+        _ => instance,
+    }
 }
 
 /// The provider ID of a machine: its ID, with the resource group in lower case.
@@ -134,6 +147,14 @@ mod tests {
             assert_eq!(written, format!("azure://{}", id.replace("MC_Rg", "mc_rg")));
             assert_eq!(machine_of(&written).unwrap(), machine_of(&written.to_ascii_uppercase()).unwrap());
         }
+    }
+
+    #[test]
+    fn an_instance_may_have_its_name_in_place_of_its_number() {
+        let of = |name: &str| machine_of(&format!("azure://{}", INSTANCE.replace("/7", name))).unwrap();
+        assert_eq!(of("/SS_7").as_str(), INSTANCE);
+        assert_eq!(of("/other_7").name(), "other_7");
+        assert_eq!(of("/ss_").name(), "ss_");
     }
 
     #[test]

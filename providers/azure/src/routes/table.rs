@@ -68,7 +68,7 @@ impl Writer {
         let write = Write::put(ROUTES_PUT, self.settings.table.clone(), table);
         let written = self.client.finish(&write, WRITE_DEADLINE).await;
         match written {
-            Err(error) if limit.is_none() && is_full(&error) => {
+            Err(error) if is_full(&error) => {
                 *lock(&self.limit) = Some(number_in(&error.message).unwrap_or(before.len()));
                 Err(error)
             }
@@ -89,9 +89,10 @@ fn is_full(error: &ApiError) -> bool {
     error.meaning() == Meaning::Quota || error.code.contains("Limit")
 }
 
-/// The first number of a message.
+/// The first number of a message that is a word of its own: the ID of the table may have digits.
 fn number_in(message: &str) -> Option<usize> {
-    message.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse().ok().filter(|number| *number > 0))
+    let words = message.split_whitespace().map(|word| word.trim_matches(|c: char| c.is_ascii_punctuation()));
+    words.filter_map(|word| word.parse().ok()).find(|number| *number > 0)
 }
 
 fn route(new: &Wanted) -> Value {
@@ -216,6 +217,9 @@ mod tests {
         let (after, surplus) = changed(&before, &changes, Some(2));
         assert_eq!((names(&after), surplus), (vec!["n1", "n2"], vec![&add(&new[3])]));
         assert_eq!(number_in("A route table cannot have more than 400 routes."), Some(400));
+        let table = "/subscriptions/11111111-2222/resourceGroups/rg1/providers/Microsoft.Network/routeTables/rt-1";
+        assert_eq!(number_in(&format!("Route table {table} cannot have more than 400 routes.")), Some(400));
+        assert_eq!(number_in(&format!("Route table {table} is full.")), None);
         assert_eq!(number_in("too many"), None);
     }
 }

@@ -8,7 +8,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 use super::cloud::{Cloud, invalid};
 use super::config::IdentityConfig;
 use crate::client::id::same;
-use crate::client::session::Identities;
+use crate::client::session::{Identities, NetworkIdentity};
 use crate::client::token::Tokens;
 use crate::client::token::source::{Application, Audience, Managed, Proof};
 
@@ -120,7 +120,7 @@ pub(crate) fn identities(
                 identity: identity.to_owned(),
                 resource: cloud.audience.clone(),
             });
-            return Ok(Identities { compute: tokens.clone(), network: tokens, auxiliary: None });
+            return Ok(Identities { compute: tokens, network: None });
         }
         Method::Application(proof) => proof,
     };
@@ -147,10 +147,11 @@ pub(crate) fn identities(
     };
     let compute = of_tenant(&config.tenant);
     if is_adfs(config) || !has_other_tenant(config) {
-        return Ok(Identities { network: compute.clone(), compute, auxiliary: None });
+        return Ok(Identities { compute, network: None });
     }
-    let network = of_tenant(&config.network_tenant);
-    Ok(Identities { compute, auxiliary: Some(network.clone()), network })
+    let tokens = of_tenant(&config.network_tenant);
+    let subscription = Some(&config.network_subscription).filter(|id| !same(id, &config.subscription)).cloned();
+    Ok(Identities { compute, network: Some(NetworkIdentity { tokens, subscription }) })
 }
 
 #[cfg(test)]

@@ -55,6 +55,37 @@ async fn an_instance_of_a_uniform_set_gets_its_metadata() {
     // The same machine by its ID, in another case.
     let by_id = one(&provider, &node("pool000001", &id.replace("resourceGroups/rg", "RESOURCEGROUPS/RG"))).await;
     assert_eq!(addresses(&self::metadata(&by_id)), addresses(&metadata));
+    // The same by the name of the instance, as `managedBy` of disks has it.
+    let named = id.replace("/virtualMachines/1", "/virtualMachines/pool_1");
+    let by_name = self::metadata(&one(&provider, &node("pool000001", &named)).await);
+    assert_eq!((addresses(&by_name), &*by_name.provider_id), (addresses(&metadata), &*named));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_new_node_has_its_public_address_at_once() {
+    let bed = Bed::start(Options::default());
+    let seed = SetSeed { name: "pool", instances: 1, zones: &["1"], public: true, ..SetSeed::default() };
+    let set = bed.cloud.world(|world| world.scale_set(&seed));
+    let machine = |name| {
+        let seed = MachineSeed { name, zone: "2", public: true, ..MachineSeed::default() };
+        bed.cloud.world(|world| world.machine(&seed));
+    };
+    machine("vm0");
+    let provider = bed.process("").await;
+    let of = |names: [&str; 2]| names.map(|name| node(name, ""));
+    look_up(&provider, &of(["pool000000", "vm0"]), Aspects::METADATA).await;
+    bed.cloud.world(|world| world.scale_out(&set, 1));
+    machine("vm1");
+    pass(30).await;
+    for answer in look_up(&provider, &of(["pool000001", "vm1"]), Aspects::METADATA).await {
+        let metadata = metadata(&answer);
+        let kinds: Vec<&str> = addresses(&metadata).into_iter().map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, ["InternalIP", "Hostname", "ExternalIP"]);
+    }
+    let mark = bed.cloud.mark();
+    look_up(&provider, &of(["pool000001", "vm1"]), Aspects::METADATA).await;
+    assert_eq!(bed.calls(mark), Vec::<String>::new());
     bed.is_clean();
 }
 
@@ -81,6 +112,51 @@ async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_comput
     assert_eq!(addresses(&alone)[0], ("InternalIP", &*bed.address("alone")));
     assert_eq!(addresses(&alone)[2].0, "ExternalIP");
     assert!(metadata(&answers[3]).provider_id.ends_with("/virtualMachines/Vm-X"));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_new_member_of_an_availability_set_has_its_fault_domain() {
+    let bed = Bed::start(Options::default());
+    let machine = |name, group, fault_domain| {
+        let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+        let seed = MachineSeed {
+            name,
+            group,
+            subnet: &subnet,
+            availability_set: "as",
+            fault_domain,
+            ..MachineSeed::default()
+        };
+        bed.cloud.world(|world| world.machine(&seed));
+    };
+    machine("a", "rg", 0);
+    let provider = bed.process("").await;
+    let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
+    assert_eq!(zone(node("a", "")).await, "0");
+    machine("b", "rg", 1);
+    pass(10).await;
+    assert_eq!(zone(node("b", "")).await, "1");
+    // The list of its group is newer than that of the states.
+    machine("c", "other", 2);
+    let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
+    assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn without_instance_views_a_member_of_a_set_without_zones_has_its_fault_domain() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| world.scale_set(&SetSeed { name: "pool", instances: 3, ..SetSeed::default() }));
+    let provider = bed.process("listVmssVirtualMachinesWithoutInstanceView: true\n").await;
+    let nodes = ["pool000001", "pool000002"].map(|name| node(name, ""));
+    let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+    let zones: Vec<String> = answers.iter().map(|answer| metadata(answer).zone).collect();
+    assert_eq!(zones, ["1", "2"]);
+    pass(30).await;
+    let mark = bed.cloud.mark();
+    look_up(&provider, &nodes, Aspects::LIFECYCLE).await;
+    assert_eq!(bed.calls(mark).len(), 1, "without the views: {:?}", bed.calls(mark));
     bed.is_clean();
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ccm_cloudsim::azure::Options;
 use ccm_cloudsim::azure::options::Limits;
+use ccm_cloudsim::azure::{ClusterSeed, Options};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, Route};
 use serde_json::{Value, json};
@@ -15,7 +15,11 @@ fn table() -> String {
 }
 
 fn names(bed: &Bed) -> Vec<String> {
-    let table = bed.cloud.object(&table());
+    names_in(bed, &table())
+}
+
+fn names_in(bed: &Bed, table: &str) -> Vec<String> {
+    let table = bed.cloud.object(table);
     let routes = table.pointer("/properties/routes").and_then(Value::as_array).cloned().unwrap_or_default();
     routes.iter().map(|route| route["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -135,7 +139,9 @@ async fn a_full_table_keeps_the_routes_that_fit() {
     let limits = Limits { routes: 4, ..Limits::default() };
     let bed = Bed::start(Options { limits, ..Options::default() });
     let routes = nodes(&bed, 6);
-    let provider = bed.process("").await;
+    let group = bed.cloud.world(|world| world.cluster(&ClusterSeed { group: "rg-1", ..ClusterSeed::default() }));
+    let provider = bed.process("routeTableResourceGroup: rg-1\n").await;
+    let names = |bed: &Bed| names_in(bed, &group.route_table);
     assert!(create(&provider, &routes[..3]).await.iter().all(Result::is_ok));
     let answers = create(&provider, &routes).await;
     let refused: Vec<String> = answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.to_string())).collect();
@@ -144,6 +150,12 @@ async fn a_full_table_keeps_the_routes_that_fit() {
     let mark = bed.cloud.mark();
     assert_eq!(create(&provider, &routes).await.iter().filter(|answer| answer.is_err()).count(), 2);
     assert_eq!(bed.cloud.writes(mark), Vec::<String>::new(), "a full table is not written again");
+    // The limit is another one now.
+    bed.cloud.change(|options| options.limits.routes = 3);
+    let gone = provider.routes().unwrap().list(CLUSTER).await.unwrap();
+    assert!(provider.routes().unwrap().delete(CLUSTER, &gone[..2]).await.iter().all(Result::is_ok));
+    assert_eq!(create(&provider, &routes).await.iter().filter(|answer| answer.is_err()).count(), 3);
+    assert_eq!(names(&bed).len(), 3);
 }
 
 #[tokio::test]

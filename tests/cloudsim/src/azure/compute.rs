@@ -144,6 +144,14 @@ pub(super) fn check_instance(
     fields: &mut Value,
 ) -> Result<(), Problem> {
     let Some(old) = old else { return Err(errors::not_found(id)) };
+    if text(old, "/properties/provisioningState") == "Deleting" {
+        let text = format!(
+            "Operation 'Update VM' is not allowed on VM '{}' since the VM is marked for deletion. You can only retry the Delete \
+             operation (or wait for an ongoing one to complete).",
+            id.name()
+        );
+        return Err(Problem::new(409, "OperationNotAllowed", text));
+    }
     for interface in each(fields, INSTANCE_INTERFACES) {
         each(interface, "/properties/ipConfigurations").for_each(interfaces::only_references);
     }

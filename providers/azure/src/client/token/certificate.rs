@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPair;
-use aws_lc_rs::signature::RSA_PKCS1_SHA256;
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -42,10 +42,16 @@ impl Certificate {
         };
         let key = key.map_err(|_| "the private key is no RSA key that can be used".to_owned())?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        let chain = chain.map_err(|_| "a certificate cannot be read".to_owned())?;
+        let mut chain = chain.map_err(|_| "a certificate cannot be read".to_owned())?;
         if chain.is_empty() {
             return Err("no certificate; want a PEM block CERTIFICATE beside the key".to_owned());
         }
+        // A certificate contains its public key as it is.
+        let public = key.public_key().as_ref();
+        let is_own = |it: &CertificateDer<'_>| it.windows(public.len()).any(|part| part == public);
+        let own = chain.iter().position(is_own).ok_or("no certificate belongs to the private key")?;
+        let own = chain.remove(own);
+        chain.insert(0, own);
         Ok(Self { key, chain })
     }
 
@@ -73,7 +79,7 @@ impl Certificate {
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
     use rcgen::{CertificateParams, PKCS_RSA_SHA256, RsaKeySize};
 
     use super::*;
@@ -103,6 +109,16 @@ mod tests {
         assert_eq!(header["x5c"][0], STANDARD.encode(&both.chain[0]));
         let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, both.key.public_key().as_ref());
         public.verify(format!("{}.{}", parts[0], parts[1]).as_bytes(), &decoded(parts[2])).unwrap();
+    }
+
+    #[test]
+    fn the_certificate_of_the_key_is_the_first_wherever_it_is_in_the_file() {
+        let ((_, other), (key, own)) = (pem(), pem());
+        let chain = |text: String| Certificate::parse(text.as_bytes()).map(|it| it.chain);
+        let (first, last) =
+            (chain(format!("{own}{other}{key}")).unwrap(), chain(format!("{key}{other}{own}")).unwrap());
+        assert_eq!((first.len(), &first), (2, &last));
+        assert!(chain(format!("{other}{key}")).unwrap_err().contains("private key"));
     }
 
     #[test]

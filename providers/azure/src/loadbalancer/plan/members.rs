@@ -14,8 +14,8 @@ use super::super::env::{PoolKind, balancer_name};
 use super::super::json;
 use super::super::machines::Machine;
 use super::super::members::{
-    InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of, may_join, obstacle,
-    scheme_of,
+    InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of,
+    configurations_of_model, may_join, obstacle, scheme_of,
 };
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
@@ -235,17 +235,17 @@ impl Planner<'_> {
         places: Option<&Places>,
     ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>)> {
         let hosts = self.wanted.hosts.as_ref()?;
-        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
+        // A load balancer without nodes of its own keeps those that it has, as long as they exist; a new one gets all.
         let plain = names::without_internal(balancer).0;
         let nodes = places.and_then(|places| places.iter().find(|(name, _)| json::same(name, plain)));
         let nodes = nodes.map(|(_, nodes)| nodes).filter(|nodes| !nodes.is_empty());
-        let is_empty = json::items(pool, "loadBalancerBackendAddresses").is_empty();
-        if nodes.is_none() && !self.env.several.is_empty() && !is_empty {
-            return None;
-        }
         let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
         let may_leave = |text: &str| self.may_leave(text, balancer, places);
-        let (add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
+        let (mut add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
+        let keeps = remove.len() < json::items(pool, "loadBalancerBackendAddresses").len();
+        if nodes.is_none() && !self.env.several.is_empty() && keeps {
+            add.clear();
+        }
         (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
     }
 
@@ -369,11 +369,21 @@ impl Planner<'_> {
         }
     }
 
-    fn model_step(&mut self, set: &ArmId, pools: Pools, places: &BTreeSet<usize>, needs: &'static [Kind], stage: u32) {
+    fn model_step(
+        &mut self,
+        set: &ArmId,
+        mut pools: Pools,
+        places: &BTreeSet<usize>,
+        needs: &'static [Kind],
+        stage: u32,
+    ) {
         let Some(before) = self.observed.interfaces.models.get(&set.folded()).cloned() else { return };
         if json::property(&before, "provisioningState").eq_ignore_ascii_case("Deleting") {
             return;
         }
+        // The instances are left out with an event: the model cannot name the pool either.
+        let configurations = configurations_of_model(&before);
+        pools.add.retain(|(pool, family)| obstacle(configurations, pool, *family).is_none());
         let change = ModelChange { id: set.clone(), before, pools, zone: self.env.edge_zone() };
         if change.body().is_none() {
             return;
@@ -407,6 +417,12 @@ impl Planner<'_> {
             Machine::Machine(_) => json::items(before, "ipConfigurations"),
         };
         let before = before.clone();
+        let state = json::property(&before, "provisioningState");
+        // Azure takes it out of its pools, and refuses other changes.
+        if matches!(machine, Machine::Instance(_)) && json::same(state, "Deleting") {
+            return false;
+        }
+        let is_failed = matches!(machine, Machine::Machine(_)) && json::same(state, "Failed");
         let (joins, mut obstacles) = (may_join(&before), Vec::new());
         pools.add.retain(|(pool, family)| {
             let found = obstacle(configurations, pool, *family).filter(|_| joins);
@@ -414,9 +430,7 @@ impl Planner<'_> {
             obstacles.extend(found);
             joins && is_free
         });
-        if matches!(machine, Machine::Machine(_))
-            && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed")
-        {
+        if is_failed {
             self.skip(machine, places, "its interface is in the state Failed; repair it");
             return false;
         }

@@ -143,7 +143,7 @@ impl Planner<'_> {
         let mut unplaced = Vec::new();
         let primary = |host: &Host| {
             let set = set_of(self.observed, host)?;
-            several.iter().find(|one| same(&set, &one.primary_set))
+            existing.iter().find(|one| same(&set, &one.primary_set))
         };
         let (fixed, free): (Vec<_>, Vec<_>) = hosts.iter().partition(|(_, host)| primary(host).is_some());
         for (name, host) in fixed {

@@ -17,7 +17,7 @@ use ccm_provider::{Aspects, Instance, InstanceMetadata, Lookup, Node, NodeRef, P
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
-use self::source::Compute;
+use self::source::{Compute, JUST_READ};
 use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States};
 use super::identity::{Foreign, Wanted, provider_id, wanted};
 use super::machine::{IpConfig, Machine, State};
@@ -159,8 +159,10 @@ impl NodeCloud for AzureNodes {
         let machines: Vec<&Arc<Machine>> = nodes.iter().filter_map(|(_, key)| observed.one(key)).collect();
         let mut details = Details { aspects, ..Details::default() };
         if aspects.shutdown || aspects.metadata {
-            let is_needed =
-                |machine: &&Arc<Machine>| !machine.is_uniform() && (aspects.shutdown || self.needs_domain(machine));
+            let is_needed = |machine: &&Arc<Machine>| {
+                let needs_power = aspects.shutdown && !machine.is_uniform();
+                machine.state.is_none() && (needs_power || aspects.metadata && self.needs_domain(machine))
+            };
             let asked: Vec<&Arc<Machine>> = machines.iter().copied().filter(is_needed).collect();
             details.states = self.states(&asked).await;
         }
@@ -181,21 +183,33 @@ impl AzureNodes {
         machine.zone.is_none() || !self.settings.has_zones
     }
 
-    /// The states of machines outside of uniform scale sets: from the list of the subscription, or without the right for
-    /// it, from these machines alone.
+    /// The states of machines that were listed without them: from the list of their subscription or scale set. Those of
+    /// machines outside of uniform scale sets from these alone, if the right for the list is missing or they are newer.
     async fn states(&self, machines: &[&Arc<Machine>]) -> BTreeMap<ArmId, Result<State, ApiError>> {
         let mut states = BTreeMap::new();
         let mut alone = Vec::new();
-        let subscriptions: BTreeSet<&str> = machines.iter().map(|machine| machine.id.subscription()).collect();
-        for subscription in subscriptions {
-            let listed = self.fleet.states(subscription, STATE_AGE.min(self.settings.ages.sets())).await;
-            let own = machines.iter().filter(|machine| same(machine.id.subscription(), subscription));
-            match listed.map(|listed| listed.value) {
-                Ok(listed) => match listed.as_ref() {
-                    Some(listed) => states.extend(own.map(|machine| state_in(listed, machine))),
-                    None => alone.extend(own.copied()),
-                },
-                Err(error) => states.extend(own.map(|machine| (machine.id.clone(), Err(error.clone())))),
+        let mut by_holder = BTreeMap::<Holder, Vec<&Arc<Machine>>>::new();
+        for machine in machines {
+            let holder = match Holder::of(&machine.id) {
+                Holder::Group(subscription, _) => Holder::Group(subscription, String::new()),
+                set @ Holder::ScaleSet(_) => set,
+            };
+            by_holder.entry(holder).or_default().push(machine);
+        }
+        let age = STATE_AGE.min(self.settings.ages.sets());
+        for (holder, own) in by_holder {
+            let lacks = |list: &Option<States>| {
+                list.as_ref().is_some_and(|list| own.iter().any(|machine| !list.contains_key(&machine.id)))
+            };
+            let listed = whole(|age, not_before| self.fleet.states(&holder, age, not_before), age, lacks).await;
+            for machine in own {
+                let state = listed.as_ref().map(|list| Option::as_ref(&list.value)?.get(&machine.id));
+                match state {
+                    Ok(Some(state)) => drop(states.insert(machine.id.clone(), Ok(state.clone()))),
+                    Ok(None) if machine.is_uniform() => {}
+                    Ok(None) => alone.push(machine),
+                    Err(error) => drop(states.insert(machine.id.clone(), Err(error.clone()))),
+                }
             }
         }
         let get = |machine: &Arc<Machine>| {
@@ -217,29 +231,23 @@ impl AzureNodes {
             machines.iter().flat_map(|machine| &machine.interfaces).map(Holder::of_network).collect();
         let read = |holder: Holder| async move {
             let age = self.settings.ages.of_holder(&holder);
-            let first = self.fleet.interfaces(&holder, age, None).await;
-            // The interface of a new machine may be missing in an older list.
             let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| Holder::of_network(id) == holder);
             let lacks =
                 |list: &Interfaces| machines.iter().any(|machine| is_in(machine) && !list.contains_key(&machine.id));
-            let read = match first {
-                Ok(list) if lacks(&list.value) && list.began.elapsed() > Duration::from_secs(5) => {
-                    self.fleet.interfaces(&holder, Duration::ZERO, Some(Instant::now())).await
-                }
-                first => first,
-            };
-            (holder, read)
+            let list = whole(|age, not_before| self.fleet.interfaces(&holder, age, not_before), age, lacks).await;
+            (holder, list)
         };
         let read: Vec<_> = stream::iter(holders.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
         details.interfaces = read.into_iter().collect();
-        let public: BTreeSet<Holder> = {
-            let of = |machine: &&Arc<Machine>| details.configs(machine).ok().into_iter().flatten().collect::<Vec<_>>();
-            let configs = machines.iter().flat_map(of);
-            configs.filter_map(|config| config.public_ip.as_ref().map(Holder::of_network)).collect()
-        };
-        let read = |holder: Holder| async move {
+        let mut public = BTreeMap::<Holder, Vec<ArmId>>::new();
+        let configs = machines.iter().flat_map(|machine| details.configs(machine).unwrap_or_default());
+        for id in configs.filter_map(|config| config.public_ip.as_ref()) {
+            public.entry(Holder::of_network(id)).or_default().push(id.clone());
+        }
+        let read = |(holder, ids): (Holder, Vec<ArmId>)| async move {
             let age = self.settings.ages.of_holder(&holder);
-            let list = self.fleet.public_ips(&holder, age).await;
+            let lacks = |list: &PublicIps| ids.iter().any(|id| !list.contains_key(id));
+            let list = whole(|age, not_before| self.fleet.public_ips(&holder, age, not_before), age, lacks).await;
             (holder, list)
         };
         let read: Vec<_> = stream::iter(public.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
@@ -247,9 +255,20 @@ impl AzureNodes {
     }
 }
 
-fn state_in(listed: &States, machine: &Machine) -> (ArmId, Result<State, ApiError>) {
-    // A machine that is newer than the list has no known state yet.
-    (machine.id.clone(), Ok(listed.get(&machine.id).cloned().unwrap_or_default()))
+/// A list of at most this age. One that lacks what may be newer is read once more.
+async fn whole<T, R>(
+    read: impl Fn(Duration, Option<Instant>) -> R,
+    age: Duration,
+    lacks: impl Fn(&T) -> bool,
+) -> Result<Stamped<T>, ApiError>
+where
+    R: Future<Output = Result<Stamped<T>, ApiError>>,
+{
+    let list = read(age, None).await?;
+    match lacks(&list.value) && list.began.elapsed() > JUST_READ {
+        true => read(Duration::ZERO, Some(Instant::now())).await,
+        false => Ok(list),
+    }
 }
 
 impl Details {

@@ -21,7 +21,7 @@ use crate::start::config::VmType;
 /// The age up to which a list shows that a machine exists, and whether it runs. What it lacks is read again.
 const CURRENT: Duration = Duration::from_secs(20);
 /// A list of this age is not read again because of a new node.
-const JUST_READ: Duration = Duration::from_secs(5);
+pub(super) const JUST_READ: Duration = Duration::from_secs(5);
 /// The most lists at the same time.
 const IN_FLIGHT: usize = 8;
 

@@ -8,6 +8,8 @@ use ccm_provider::{Finding, Severity};
 use super::{Balancing, Config, PoolKind, Preconfigured, Raw, VmType};
 use crate::client::id::same;
 
+/// The path of the shared probe, as upstream.
+const PROBE_PATH: &str = "/healthz";
 /// The shortest time for which a new machine counts as existing: lists show it late.
 const LEAST_GRACE: Duration = Duration::from_secs(60);
 
@@ -58,7 +60,7 @@ impl Default for Balancing {
             several: Vec::new(),
             shared_probe: false,
             shared_probe_port: 10256,
-            shared_probe_path: "/healthz".to_owned(),
+            shared_probe_path: PROBE_PATH.to_owned(),
             private_link_resource_group: String::new(),
             mutates_ip_tags: false,
         }
@@ -99,6 +101,7 @@ pub(super) fn complete(config: &mut Config) -> Vec<Finding> {
         }
     }
     machines(config, &mut findings);
+    edge_zone(config, &mut findings);
     balancing(config, &mut findings);
     several(config, &mut findings);
     unsupported(config, &mut findings);
@@ -121,6 +124,20 @@ fn groups(config: &mut Config) {
     }
     if config.identity.network_subscription.is_empty() {
         config.identity.network_subscription.clone_from(&config.identity.subscription);
+    }
+}
+
+/// As upstream: both keys or none, and whatever the type is, it is this one.
+fn edge_zone(config: &mut Config, findings: &mut Findings) {
+    let (name, kind) = (&mut config.extended_location_name, &mut config.extended_location_type);
+    if name.is_empty() != kind.is_empty() {
+        let key = if name.is_empty() { "extendedLocationName" } else { "extendedLocationType" };
+        findings.warning(key, "", "an edge zone needs name and type; the other one has no effect");
+        name.clear();
+        kind.clear();
+    }
+    if !kind.is_empty() {
+        "EdgeZone".clone_into(kind);
     }
 }
 
@@ -153,6 +170,9 @@ fn machines(config: &mut Config, findings: &mut Findings) {
 fn balancing(config: &mut Config, findings: &mut Findings) {
     let raw = config.raw.clone();
     let balancing = &mut config.balancing;
+    if balancing.shared_probe_path.is_empty() {
+        PROBE_PATH.clone_into(&mut balancing.shared_probe_path);
+    }
     match &*raw.sku.to_ascii_lowercase() {
         "" | "standard" => balancing.is_standard = true,
         "basic" => balancing.is_standard = false,

@@ -100,7 +100,7 @@ keys! {
     "tenantId" Text(|c| &mut c.identity.tenant), "", "The tenant of the identity. `AZURE_TENANT_ID` wins.";
     "subscriptionId" Text(|c| &mut c.identity.subscription), "", "Needed. The subscription of the machines.";
     "networkResourceTenantID" Text(|c| &mut c.identity.network_tenant), "tenantId", "The tenant of network objects, with a client secret or certificate.";
-    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects.";
+    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects; interfaces of machines are in `subscriptionId`.";
     "identitySystem" Text(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
     "aadClientId" Text(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
     "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret; else `AZURE_CLIENT_SECRET`.";
@@ -128,7 +128,7 @@ keys! {
     "resourceGroup" Text(|c| &mut c.resource_group), "", "Needed. The resource group of the cluster.";
     "location" Text(|c| &mut c.location), "", "Needed. The region.";
     "extendedLocationName" Text(|c| &mut c.extended_location_name), "", "An edge zone: there are no availability zones.";
-    "extendedLocationType" Text(|c| &mut c.extended_location_type), "", "Its type.";
+    "extendedLocationType" Text(|c| &mut c.extended_location_type), "", "`EdgeZone`. Without it the name has no effect.";
     "vnetName" Text(|c| &mut c.vnet_name), "", "The virtual network, for internal load balancers, IP pools and private links.";
     "vnetResourceGroup" Text(|c| &mut c.vnet_resource_group), "resourceGroup", "Its resource group.";
     "subnetName" Text(|c| &mut c.subnet_name), "", "The default subnet of internal load balancers.";
@@ -189,8 +189,10 @@ fn unmanaged_pools(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>)
 
 fn probe_port(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
     match value.count().map(u16::try_from) {
-        Some(Ok(port)) if port > 0 => config.balancing.shared_probe_port = port,
-        Some(_) => value.problem("want a port, 1 to 65535"),
+        // As upstream: the default.
+        Some(Ok(0)) => {}
+        Some(Ok(port)) => config.balancing.shared_probe_port = port,
+        Some(Err(_)) => value.problem("want a port, 1 to 65535"),
         None => {}
     }
 }

@@ -91,6 +91,23 @@ fn values_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
+fn a_shared_probe_without_port_and_path_has_the_usual_ones() {
+    let config = good(
+        "clusterServiceSharedLoadBalancerHealthProbePort: 0\nclusterServiceSharedLoadBalancerHealthProbePath: \"\"\n",
+    );
+    assert_eq!((config.balancing.shared_probe_port, &*config.balancing.shared_probe_path), (10256, "/healthz"));
+}
+
+#[test]
+fn an_edge_zone_has_a_name_and_a_type() {
+    let config = good("extendedLocationName: edge\nextendedLocationType: edgezone\n");
+    assert_eq!((&*config.extended_location_name, &*config.extended_location_type), ("edge", "EdgeZone"));
+    let (config, findings) = read("extendedLocationName: edge\n");
+    assert!(config.extended_location_name.is_empty(), "it has no effect, as upstream");
+    assert!(findings.len() == 1 && findings[0].starts_with("Warning extendedLocationType"), "{findings:?}");
+}
+
+#[test]
 fn what_is_left_out_names_the_alternative() {
     for (text, expected) in [
         ("serviceGatewayEnabled: true\n", "loadBalancerSku standard"),

@@ -1,6 +1,7 @@
 //! One bad object or Service fails alone.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::azure::MachineSeed;
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
 
@@ -78,6 +79,63 @@ async fn machines_of_their_own_join_and_leave() {
     assert_eq!(members(&scene), 1);
     scene.delete(&["web"]).await;
     assert!(scene.objects("loadBalancers").is_empty());
+    scene.bed.is_clean();
+}
+
+/// A machine whose primary interface, `{name}-far`, is in another resource group than itself, beside its secondary one.
+fn machine_with_far_interface(scene: &Scene, name: &str, address: &str) -> NodeRef {
+    let group = GROUP.replace("/rg/", "/net-rg/");
+    let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+    let configuration = json!({"name": "c", "properties": {"privateIPAddress": address,
+        "privateIPAllocationMethod": "Static", "subnet": {"id": subnet}}});
+    let far = format!("{group}/Microsoft.Network/networkInterfaces/{name}-far");
+    let near = format!("{GROUP}/Microsoft.Network/networkInterfaces/{name}-nic");
+    let interfaces =
+        json!([{"id": near, "properties": {"primary": false}}, {"id": far, "properties": {"primary": true}}]);
+    let id = scene.bed.cloud.world(|world| {
+        world.put(&far, json!({"properties": {"ipConfigurations": [configuration]}}));
+        let fields = json!({"properties": {"networkProfile": {"networkInterfaces": interfaces}}});
+        world.machine(&MachineSeed { name, fields, ..MachineSeed::default() })
+    });
+    Node { name: name.into(), provider_id: Some(format!("azure://{id}").into()), ..Node::default() }.into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primary_interface_of_a_machine_joins_and_leaves_wherever_it_is() {
+    let mut scene = Scene::new("", 0).await;
+    scene.nodes = vec![
+        machine_with_far_interface(&scene, "vm0", "10.240.0.200"),
+        machine_with_far_interface(&scene, "vm1", "10.240.0.201"),
+    ];
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let members = |scene: &Scene| -> Vec<String> {
+        let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+        let ids = items(&pools[0], "backendIPConfigurations");
+        ids.iter().map(|it| it["id"].as_str().unwrap().split('/').nth_back(2).unwrap().to_owned()).collect()
+    };
+    assert_eq!(members(&scene), ["vm0-far", "vm1-far"]);
+    assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new());
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.bed.calls(mark).len(), 3, "the interfaces are known: {:?}", scene.bed.calls(mark));
+    scene.restart().await;
+    scene.nodes.pop();
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(members(&scene), ["vm0-far"]);
+    // A list that cannot be read is no evidence that an interface does not exist.
+    scene.restart().await;
+    scene.nodes.push(machine_with_far_interface(&scene, "vm2", "10.240.0.202"));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    let denied = Rule::every(Fault::Deny).on("network", "networkInterfaces.list");
+    scene.bed.cloud.fault(denied);
+    let error = scene.settle(&["web"], ServiceAction::UpdateHosts).await.unwrap_err().to_string();
+    assert!(error.contains("the members of the load balancer"), "{error}");
+    scene.bed.cloud.faults(Faults::clear);
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(members(&scene), ["vm0-far", "vm2-far"]);
+    scene.delete(&["web"]).await;
     scene.bed.is_clean();
 }
 

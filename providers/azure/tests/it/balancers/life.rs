@@ -1,5 +1,9 @@
 //! The life of a Service: created, changed, with other nodes, deleted.
 
+use ccm_cloudsim::azure::{ClusterSeed, MachineSeed};
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{Aspects, Lookup};
+
 use super::*;
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
@@ -265,7 +269,39 @@ async fn an_instance_whose_node_is_gone_is_no_member_any_more() {
     scene.restart().await;
     scene.done(&["web"], ServiceAction::UpdateHosts).await;
     assert_eq!(external_members(&scene), 3);
+    // Azure refuses changes of one that is being deleted.
+    let gone = scene.nodes.remove(0);
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    let instance = gone.provider_id_or_empty().trim_start_matches("azure://").to_owned();
+    scene.bed.cloud.world(|world| world.state(&instance, "Deleting"));
+    let mark = scene.mark();
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
     scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_goes_between_list_and_write_fails_no_service() {
+    let going = "Operation 'Put on Virtual Machine Scale Set VM Instance' is not allowed on Virtual Machine Scale Set 'pool' \
+                 since it is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to \
+                 complete).";
+    let gone = "The provided instanceId 0 is not an active Virtual Machine Scale Set VM instanceId.";
+    let (refused, gone) = (("OperationNotAllowed".to_owned(), going.to_owned()), gone.to_owned());
+    for fault in [
+        Fault::Code { status: 409, code: refused.0.clone(), message: refused.1.clone() },
+        Fault::Operation { status: 409, code: refused.0, message: refused.1 },
+        Fault::Code { status: 400, code: "InvalidParameter".into(), message: gone },
+    ] {
+        let mut scene = Scene::new("", 2).await;
+        scene.service("web", &[], port(80));
+        scene.ensure(&["web"]).await;
+        scene.nodes.remove(0);
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        scene.bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.put"));
+        let mark = scene.mark();
+        scene.done(&["web"], ServiceAction::UpdateHosts).await;
+        assert_eq!(scene.writes(mark), BTreeMap::from([("virtualMachineScaleSetVMs.put".to_owned(), 1)]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -285,5 +321,31 @@ async fn pools_that_users_configure_are_filled_once_and_keep_their_load_balancer
     assert!(items(&balancer, "loadBalancingRules").is_empty());
     assert_eq!(external_members(&scene), 2);
     assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_of_another_tenant_than_the_network_are_nodes_and_members() {
+    let bed = Bed::start(Options::default());
+    let vm = bed.cloud.world(|world| {
+        world.tenant("net", "other");
+        let cluster = world.cluster(&ClusterSeed { subscription: "net", ..ClusterSeed::default() });
+        world.machine(&MachineSeed { name: "vm", public: true, subnet: &cluster.subnet, ..MachineSeed::default() })
+    });
+    let node = Node { name: "vm".into(), provider_id: Some(format!("azure://{vm}").into()), ..Node::default() };
+    let more = "networkResourceTenantID: other\nnetworkResourceSubscriptionID: net\n";
+    let mut scene = Scene::of(bed, more, vec![node.into()]).await;
+    let answers = scene.provider.instances().unwrap().lookup(&scene.nodes, Aspects::METADATA).await;
+    let Lookup::Found(instance) = &answers[0] else { panic!("{answers:?}") };
+    let metadata = instance.metadata.clone().unwrap().unwrap();
+    let kinds: Vec<&str> = metadata.node_addresses.iter().map(|address| address.kind.as_str()).collect();
+    assert_eq!(kinds, ["InternalIP", "Hostname", "ExternalIP"]);
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let path = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes").replace("/sub/", "/net/");
+    let pools = items(&scene.bed.cloud.object(&path), "backendAddressPools");
+    let members = items(&pools[0], "backendIPConfigurations");
+    assert!(members.len() == 1 && members[0]["id"].as_str().unwrap().contains("/sub/"), "{members:?}");
+    scene.delete(&["web"]).await;
     scene.bed.is_clean();
 }

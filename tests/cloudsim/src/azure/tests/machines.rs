@@ -76,6 +76,16 @@ fn instances_of_a_uniform_set_have_interfaces_and_addresses() {
 }
 
 #[test]
+fn an_instance_that_is_being_deleted_takes_no_write() {
+    let azure = cloud(Options::default());
+    let set = azure.world(|world| world.scale_set(&SetSeed { instances: 1, ..SetSeed::default() }));
+    let instance = format!("{set}/virtualMachines/0");
+    azure.world(|world| world.state(&instance, "Deleting"));
+    let refused = call(&azure, "PUT", &instance, &json!({"location": "eastus", "properties": {}}));
+    assert_eq!((refused.status, refused.code()), (409, "OperationNotAllowed"));
+}
+
+#[test]
 fn a_put_of_a_set_keeps_what_it_lacks_and_a_list_replaces_the_whole_list() {
     let azure = cloud(Options::default());
     azure.world(|world| world.scale_set(&SetSeed { instances: 1, ..SetSeed::default() }));

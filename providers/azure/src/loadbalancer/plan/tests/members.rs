@@ -81,6 +81,40 @@ fn stopped_and_unknown_machines_are_left_out() {
 }
 
 #[test]
+fn the_model_of_a_set_behind_another_load_balancer_stays() {
+    let mut world = with_interfaces();
+    let mine = ArmId::new("s", "rg", "Microsoft.Network/loadBalancers", "mylb").child("backendAddressPools", "pool");
+    let join = |interface: &mut Value| {
+        interface["properties"]["ipConfigurations"][0]["properties"]["loadBalancerBackendAddressPools"] =
+            json!([{"id": mine.as_str()}]);
+    };
+    let first = format!("{SET}/virtualMachines/1").to_lowercase();
+    let interfaces = &mut world.observed.interfaces;
+    let profile = &mut interfaces.instances.get_mut(&first).unwrap()["properties"]["networkProfileConfiguration"];
+    join(&mut profile["networkInterfaceConfigurations"][0]);
+    let model = interfaces.models.get_mut(&SET.to_lowercase()).unwrap();
+    let profile = &mut model["properties"]["virtualMachineProfile"]["networkProfile"];
+    join(&mut profile["networkInterfaceConfigurations"][0]);
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(members(&world), ["2"]);
+    assert_eq!(world.count("attach ScaleSet set"), 0, "{:?}", world.writes);
+}
+
+#[test]
+fn an_instance_that_is_being_deleted_is_not_written() {
+    let mut world = with_interfaces();
+    world.nodes.push(node(3));
+    world.service("web", &[], json!({})).settle(&[]);
+    let last = format!("{SET}/virtualMachines/3").to_lowercase();
+    let instance = world.observed.interfaces.instances.get_mut(&last).unwrap();
+    json::overlay(instance, &json!({"properties": {"provisioningState": "Deleting"}}));
+    let exclude = [("kubernetes.azure.com/managed", "false")].into_iter().collect();
+    world.nodes[2] = Arc::new(Node { labels: exclude, ..(*world.nodes[2]).clone() });
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
 fn a_set_that_cannot_be_read_keeps_only_its_own_nodes_waiting() {
     let mut world = with_interfaces();
     let mut other = (*node(9)).clone();

@@ -86,6 +86,39 @@ fn the_primary_set_and_the_selector_of_nodes_win() {
 }
 
 #[test]
+fn a_primary_set_counts_while_its_load_balancer_exists() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.env.several[1].primary_set = "set".into();
+    world.service("a", &[], port(81)).settle(&[]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-1", "node-2"]);
+    world.nodes.remove(0);
+    world.nodes.push(node(3));
+    world.settle(&[]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-2", "node-3"], "there is no lb2 yet");
+    world.service("b", &[], port(82)).settle(&[]);
+    assert_eq!(nodes_of(&world, "lb2"), ["node-2", "node-3"]);
+    world.settle(&["b"]);
+    assert!(world.observed.balancer("lb2").is_none());
+    world.nodes.push(node(4));
+    world.settle(&[]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-2", "node-3", "node-4"]);
+}
+
+#[test]
+fn a_load_balancer_without_nodes_of_its_own_loses_those_that_are_gone() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.env.several[1].primary_set = "set".into();
+    world.service("a", &[], port(81)).service("b", &[], port(82)).settle(&[]);
+    world.nodes = vec![node(2), node(3)];
+    world.settle(&[]);
+    assert_eq!(nodes_of(&world, "lb2"), ["node-2", "node-3"]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-2"], "the address of node-1 may be another machine's");
+    world.nodes = vec![node(4)];
+    world.settle(&[]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-4"], "it is not emptied");
+}
+
+#[test]
 fn a_node_whose_set_cannot_be_read_stays_where_it_is_and_others_join() {
     let mut world = several(&["kubernetes", "lb2"]);
     world.env.several[1].primary_set = "avset".into();
