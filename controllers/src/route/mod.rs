@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Schemes,
-    Subject, duration,
+    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Subject,
+    duration,
 };
 use ccm_runtime::gate::settled;
 use ccm_runtime::panics::panic_text;
@@ -65,7 +65,6 @@ struct RouteController {
     routes: Arc<dyn Routes>,
     events: Arc<dyn EventSink>,
     cluster_cidrs: Vec<IpNet>,
-    schemes: Schemes,
     // Nodes whose deletion was observed, and those that were missing in the last reconcile.
     departed: Mutex<BTreeSet<NodeName>>,
     // The nodes for which the last reconcile left nothing to do.
@@ -82,17 +81,15 @@ enum Trigger {
     Periodic,
 }
 
-/// Starts the controller; the future runs until no new work may begin. `schemes` are the provider ID schemes of this
-/// cloud.
+/// Starts the controller; the future runs until no new work may begin.
 pub fn start(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = Arc::new(RouteController::new(shared.clone(), routes, schemes, events, config.cluster_cidrs));
+    let controller = Arc::new(RouteController::new(shared.clone(), routes, events, config.cluster_cidrs));
     let queue = shared.queue("Routes", LIMIT);
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
     Ok(async move {
@@ -119,12 +116,11 @@ pub fn start(
 pub fn preview(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<Preview, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
+    let controller = RouteController::new(shared, routes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {
         let failed = controller.reconcile(Trigger::Periodic).await.err();
         let failed = failed.map(|error| Unplanned { subject: SUBJECT.into(), error: SyncError::Retry(error) });
@@ -140,14 +136,13 @@ impl RouteController {
     fn new(
         shared: Shared,
         routes: Arc<dyn Routes>,
-        schemes: Schemes,
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
         let metrics = RouteMetrics::new(&shared.metrics);
         let drift = Drift::new(&shared.metrics, NAME);
         let (departed, settled) = (Mutex::default(), Mutex::default());
-        Self { shared, routes, events, cluster_cidrs, schemes, departed, settled, drift, metrics }
+        Self { shared, routes, events, cluster_cidrs, departed, settled, drift, metrics }
     }
 
     fn listen(self: Arc<Self>, queue: Option<Arc<Queue<Trigger>>>) {
@@ -287,7 +282,7 @@ impl RouteController {
 
     fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
         let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.schemes);
+        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.shared.schemes);
         // Forget missing nodes without routes.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
         departed.extend(changes.unconfirmed.iter().cloned());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{NewRoute, ProviderError, Route, Routes};
 
-use super::{cluster, node, route, schemes};
+use super::{cluster, node, route};
 use crate::route::{RouteController, Trigger};
 use crate::test_shared::{self, Events};
 
@@ -30,7 +30,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
     let events = Arc::new(Events::default());
-    let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
+    let controller = RouteController::new(shared, Arc::new(Hanging), events, cluster());
     let began = tokio::time::Instant::now();
     let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
     assert!(error.contains("nodes lack routes"), "{error}");
@@ -63,7 +63,7 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
         nodes.remove(&"a".into(), "");
         ProviderError::unknown("node a has no provider ID")
     });
-    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
+    let controller = RouteController::new(shared, Arc::new(cloud), events.clone(), cluster());
     controller.reconcile(Trigger::Periodic).await.unwrap();
     assert!(events.0.lock().unwrap().is_empty());
 }
@@ -78,7 +78,7 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
         Some("new") => ProviderError::in_progress("node new has no address", Duration::from_secs(10)),
         _ => ProviderError::unknown("no"),
     });
-    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
+    let controller = RouteController::new(shared, Arc::new(cloud), events.clone(), cluster());
     let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
