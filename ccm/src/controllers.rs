@@ -8,7 +8,7 @@ pub use ccm_controllers::preview::{Scope, Unplanned};
 pub use ccm_controllers::{NotStarted, Shared};
 use ccm_controllers::{cluster_cidrs, ipam, lifecycle, node, node_task as task, persistent_volume, route, service};
 use ccm_provider::flag::{Flag, FlagValues};
-use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume, ServiceControllerSpec};
+use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume, PodRanges, ServiceControllerSpec};
 use ccm_runtime::events::Recorder;
 use ccm_runtime::{Permission, Store, SyncError};
 use futures::future::BoxFuture;
@@ -285,15 +285,15 @@ fn node_route() -> Controller {
         let same = config.clone();
         Configured::new(
             move |start| {
-                let (routes, schemes) = (start.provider.routes(), start.provider.provider_id_schemes());
+                let routes = start.provider.routes();
                 let (config, events) = (config(routes.is_some())?, start.events("route_controller"));
-                route::start(start.shared.clone(), routes, schemes, events, config).map_err(Refused::from)
+                route::start(start.shared.clone(), routes, events, config).map_err(Refused::from)
             },
             Scope::has_routes,
             move |preview| {
-                let (routes, schemes) = (preview.provider.routes(), preview.provider.provider_id_schemes());
+                let routes = preview.provider.routes();
                 let config = same(routes.is_some())?;
-                Ok(route::preview(preview.shared.clone(), routes, schemes, preview.events.clone(), config)?)
+                Ok(route::preview(preview.shared.clone(), routes, preview.events.clone(), config)?)
             },
         )
     })
@@ -355,7 +355,10 @@ fn node_ipam() -> Controller {
 }
 
 /// The provider's pod ranges, if the flags select them.
-fn ipam_cloud(config: Option<&ipam::Config>, provider: &dyn CloudProvider) -> Result<Option<ipam::Cloud>, Refused> {
+fn ipam_cloud(
+    config: Option<&ipam::Config>,
+    provider: &dyn CloudProvider,
+) -> Result<Option<Arc<dyn PodRanges>>, Refused> {
     let Some(ipam::Config::Cloud(_)) = config else { return Ok(None) };
     let Some(ranges) = provider.pod_ranges() else {
         return Err(Refused::Fatal(format!(
@@ -364,7 +367,7 @@ fn ipam_cloud(config: Option<&ipam::Config>, provider: &dyn CloudProvider) -> Re
             ipam::RANGE_ALLOCATOR
         )));
     };
-    Ok(Some(ipam::Cloud { ranges, schemes: provider.provider_id_schemes() }))
+    Ok(Some(ranges))
 }
 
 fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>> {

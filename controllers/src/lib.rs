@@ -22,7 +22,7 @@ mod test_shared;
 
 use std::sync::Arc;
 
-use ccm_provider::{Clock, Node, Service};
+use ccm_provider::{Clock, Node, Schemes, Service};
 use ccm_runtime::metrics::Def;
 use ccm_runtime::writer::{NodeWriter, ServiceWriter};
 use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Queue, RateLimit, Store, queue};
@@ -62,6 +62,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// `--cluster-name`
     pub cluster: Arc<str>,
+    /// The schemes of the provider IDs of the nodes that this program owns.
+    pub schemes: Schemes,
     /// Nodes that some controllers ignore.
     pub unmanaged: Unmanaged,
     /// The service controller that owns each Service.

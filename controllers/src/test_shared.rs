@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ccm_provider::{CloudProvider, EventSink, EventType, Subject};
+use ccm_provider::{CloudProvider, EventSink, EventType, Schemes, Subject};
 use ccm_runtime::store::FieldFilter;
 use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
 
@@ -25,6 +25,7 @@ pub(crate) fn shared() -> Shared {
         clock,
         metrics,
         cluster: "c".into(),
+        schemes: Schemes::new(["fake"]),
         unmanaged: Unmanaged::default(),
         owners: Owners::default(),
     }

@@ -161,10 +161,12 @@ impl World {
         );
         let initialized = provider.initialize(context).await;
         initialized.map_err(|error| Failure::error(format!("the cloud provider could not be initialized: {error}")))?;
+        let schemes = options.schemes(&*provider);
         let view = manager::instances(&*provider)
-            .map(|instances| InstanceView::new(instances, options.schemes(&*provider), metrics.clone()));
+            .map(|instances| InstanceView::new(instances, schemes.clone(), metrics.clone()));
         let (unmanaged, owners) = (Unmanaged::of(&*provider), Owners::default());
-        let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, unmanaged, owners };
+        let shared =
+            Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, schemes, unmanaged, owners };
         Ok(Self { options, client, provider, shared, warnings, volumes: None, related: None })
     }
 

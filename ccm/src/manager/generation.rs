@@ -90,8 +90,9 @@ impl Manager {
     /// The next generation, with the current provider. It is not running yet.
     pub(super) fn generation(&self) -> Generation {
         let (provider, leadership) = (self.provider(), part(&self.leadership));
-        let view = instances(&*provider)
-            .map(|instances| InstanceView::new(instances, self.options.schemes(&*provider), self.metrics.clone()));
+        let schemes = self.options.schemes(&*provider);
+        let view =
+            instances(&*provider).map(|instances| InstanceView::new(instances, schemes.clone(), self.metrics.clone()));
         let shared = Shared {
             gate: self.gate.under(leadership.clone()),
             nodes: self.nodes.clone(),
@@ -101,6 +102,7 @@ impl Manager {
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             cluster: self.options.cluster_name.as_str().into(),
+            schemes,
             unmanaged: Unmanaged::of(&*provider),
             owners: Owners::default(),
         };

@@ -130,9 +130,11 @@ impl Manager {
                         self.end(&mut generation, second.as_ref(), stop, elections).await?;
                         unless_ended(stop, elections, reload.back(failure)).await??
                     }
-                    None => return Err(failure.into()),
+                    None => return Err(self.fail(failure, &mut generation, second.as_ref(), elections).await),
                 },
-                Ended::Failed(failure) => return Err(failure.into()),
+                Ended::Failed(failure) => {
+                    return Err(self.fail(failure, &mut generation, second.as_ref(), elections).await);
+                }
             };
             self.use_provider(next.provider);
         }
@@ -164,6 +166,20 @@ impl Manager {
                 }
             }
         }
+    }
+
+    /// Ends everything after a failure: the controllers that run may have writes in flight, and the next leader must not
+    /// begin beside them.
+    async fn fail(
+        &self,
+        failure: Failure,
+        generation: &mut Generation,
+        second: Option<&Leadership>,
+        elections: &mut Elections,
+    ) -> End {
+        // It also ends with the loss of a lease, which the failure explains better.
+        self.drain(generation, second, elections).await;
+        End::Failed(failure)
     }
 
     /// Ends everything after a signal.

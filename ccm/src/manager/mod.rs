@@ -47,6 +47,8 @@ const RELEASE: Duration = Duration::from_secs(10);
 const LEASE_TOLERANCE: Duration = Duration::from_secs(20);
 /// The time limit for the subsequent delivery of events.
 const FLUSH: Duration = Duration::from_secs(2);
+/// The same for the events of the controllers, which are written only while the lease is held.
+const FLUSH_LEADING: Duration = Duration::from_secs(1);
 
 /// The connection according to the flags.
 pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Client, Failure> {
@@ -212,11 +214,14 @@ impl Manager {
         let outcome = self.lead_beside(&mut background, &stop, &mut elections).await;
         // Drained, lost, or never leading: no controller writes any more, and another process may take the lease.
         self.leadership.drain();
+        if self.leadership.may_write() {
+            self.recorder.flush(FLUSH_LEADING).await;
+        }
         let late = match self.options.gates.release_lease_on_exit {
             true => tokio::time::timeout(RELEASE, elections.end()).await.unwrap_or(Some("leaderelection lost")),
             false => None,
         };
-        // The last events, including that of the lease.
+        // The event of the lease.
         let left = self.recorder.flush(FLUSH).await;
         if left > 0 {
             tracing::warn!(left, "some events could not be delivered");

@@ -21,7 +21,7 @@ use crate::metrics::{Def, IntCounterVec, Metrics, Part};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
 use slot::Slot;
-pub use slot::scope;
+pub use slot::{scope, scope_of};
 
 /// The result of a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]

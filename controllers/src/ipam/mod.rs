@@ -35,14 +35,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, Subject};
+use ccm_provider::{Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, PodRanges, Subject};
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
 use futures::future::BoxFuture;
 
-pub use self::cloud::{Cloud, Families};
+pub use self::cloud::Families;
 pub use self::config::{CLOUD_ALLOCATOR, Config, Flags, RANGE_ALLOCATOR, Range, Ranges, validate};
 use self::metrics::IpamMetrics;
 use self::pool::{Full, Pool};
@@ -96,7 +96,7 @@ pub fn start(
     shared: Shared,
     events: Arc<dyn EventSink>,
     config: Option<&Config>,
-    cloud: Option<Cloud>,
+    cloud: Option<Arc<dyn PodRanges>>,
 ) -> Result<BoxFuture<'static, ()>, NotStarted> {
     match (config, cloud) {
         (None, _) => Err(NotStarted(NOT_ASKED_FOR.into())),
@@ -137,7 +137,7 @@ pub fn preview(
     shared: Shared,
     events: Arc<dyn EventSink>,
     config: Option<&Config>,
-    cloud: Option<Cloud>,
+    cloud: Option<Arc<dyn PodRanges>>,
     scope: &Scope,
 ) -> Result<Preview, NotStarted> {
     let config = match (config, cloud) {

@@ -268,6 +268,10 @@ impl LifecycleController {
         if self.shared.gate.is_dry_run() {
             return true;
         }
+        // After a shutdown has begun, it is left to the next leader.
+        if !self.shared.leadership.may_begin() {
+            return true;
+        }
         tracing::info!(node = %node.name, %evidence, "deleting node");
         let message = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
         self.events.event(&subject, EventType::Normal, "DeletingNode", &message);

@@ -280,7 +280,11 @@ impl NodeController {
         };
         let written = self.shared.node_writer().write(node, decide).await;
         refused.map_or(Ok(()), Err)?;
-        written.map_err(|error| SyncError::gate("failed to initialize node", error))
+        written.map_err(|error| {
+            let is_refused = error.api().is_some_and(|api| api.is_refused() && !api.is_conflict());
+            let error = SyncError::gate("failed to initialize node", error);
+            if is_refused { self.failed(node, error) } else { error }
+        })
     }
 
     fn observe_age(&self, node: &Node, histogram: &ccm_runtime::metrics::Histogram) {

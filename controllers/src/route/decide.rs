@@ -129,7 +129,7 @@ fn new_route(node: &Node, destination_cidr: &str) -> NewRoute {
     }
 }
 
-fn destination(route: &Route) -> Option<IpNet> {
+pub(super) fn destination(route: &Route) -> Option<IpNet> {
     address::parse_cidr(&route.destination_cidr)
 }
 

@@ -2,30 +2,28 @@
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
 
+mod apply;
 mod decide;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
-use ccm_provider::{
-    ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Schemes,
-    Subject, duration,
-};
-use ccm_runtime::gate::settled;
+use ccm_provider::deadline::{self, READ_DEADLINE};
+use ccm_provider::{EventSink, NodeName, NodeRef, ObjectChange, Route, Routes};
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
-use ccm_runtime::writer::{Network, NodePatch};
-use ccm_runtime::{GateError, Permission, Queue, RateLimit, SyncError};
-use futures::{FutureExt, StreamExt};
+use ccm_runtime::{Permission, Queue, RateLimit, SyncError};
+use futures::FutureExt;
+use futures::channel::mpsc;
 use ipnet::IpNet;
 
+use self::apply::{Busy, Writes, Written, carry_out};
 use self::decide::Changes;
 use self::metrics::RouteMetrics;
 use crate::drift::Drift;
@@ -39,11 +37,6 @@ const SUBJECT: &str = "routes";
 /// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
-/// Attempts of a creation that meets a conflict, and the pause before the first repetition.
-const CONFLICT_TRIES: u32 = 5;
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// Conditions written at once.
-const IN_FLIGHT: usize = 32;
 /// In the watch-based mode, the minimum time between reconciles.
 const WATCH_PACE: Duration = Duration::from_secs(10);
 /// Back-off of failed reconciles in the watch-based mode.
@@ -65,7 +58,9 @@ struct RouteController {
     routes: Arc<dyn Routes>,
     events: Arc<dyn EventSink>,
     cluster_cidrs: Vec<IpNet>,
-    schemes: Schemes,
+    /// Receives the writes of each reconcile.
+    writes: mpsc::UnboundedSender<Writes>,
+    busy: Mutex<Busy>,
     // Nodes whose deletion was observed, and those that were missing in the last reconcile.
     departed: Mutex<BTreeSet<NodeName>>,
     // The nodes for which the last reconcile left nothing to do.
@@ -82,20 +77,19 @@ enum Trigger {
     Periodic,
 }
 
-/// Starts the controller; the future runs until no new work may begin. `schemes` are the provider ID schemes of this
-/// cloud.
+/// Starts the controller; the future runs until no new work may begin.
 pub fn start(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = Arc::new(RouteController::new(shared.clone(), routes, schemes, events, config.cluster_cidrs));
+    let (controller, writes) = RouteController::new(shared.clone(), routes, events, config.cluster_cidrs);
     let queue = shared.queue("Routes", LIMIT);
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
-    Ok(async move {
+    let writes = carry_out(writes, shared.leadership.clone());
+    let reconciles = async move {
         shared.nodes.synced().await;
         if config.watch_based {
             controller.run_on_changes(queue).await;
@@ -103,7 +97,7 @@ pub fn start(
             let pass = move || {
                 let controller = controller.clone();
                 async move {
-                    let reconciled = settled(controller.reconcile(Trigger::Periodic)).await;
+                    let reconciled = controller.reconcile(Trigger::Periodic).await;
                     controller.note(&reconciled, Some(config.period));
                     if let Err(error) = reconciled {
                         tracing::error!(error, "couldn't reconcile node routes");
@@ -112,6 +106,9 @@ pub fn start(
             };
             runner::periodically(NAME, config.period, Pace::FromStart, shared.leadership, shared.metrics, pass).await;
         }
+    };
+    Ok(async move {
+        futures::join!(reconciles, writes);
     })
 }
 
@@ -119,12 +116,12 @@ pub fn start(
 pub fn preview(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
-    schemes: Schemes,
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<Preview, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
-    let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
+    // Nothing is written.
+    let (controller, _) = RouteController::new(shared, routes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {
         let failed = controller.reconcile(Trigger::Periodic).await.err();
         let failed = failed.map(|error| Unplanned { subject: SUBJECT.into(), error: SyncError::Retry(error) });
@@ -140,14 +137,16 @@ impl RouteController {
     fn new(
         shared: Shared,
         routes: Arc<dyn Routes>,
-        schemes: Schemes,
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
-    ) -> Self {
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Writes>) {
+        let (writes, receiver) = mpsc::unbounded();
         let metrics = RouteMetrics::new(&shared.metrics);
         let drift = Drift::new(&shared.metrics, NAME);
-        let (departed, settled) = (Mutex::default(), Mutex::default());
-        Self { shared, routes, events, cluster_cidrs, schemes, departed, settled, drift, metrics }
+        let (busy, departed, settled) = Default::default();
+        let controller =
+            Self { shared, routes, events, cluster_cidrs, writes, busy, departed, settled, drift, metrics };
+        (Arc::new(controller), receiver)
     }
 
     fn listen(self: Arc<Self>, queue: Option<Arc<Queue<Trigger>>>) {
@@ -184,7 +183,7 @@ impl RouteController {
             while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(2)).await {
                 // Both are the same work.
                 let trigger = keys.iter().min().copied().unwrap_or(Trigger::NodeChange);
-                let reconciled = settled(self.reconcile_caught(trigger)).await;
+                let reconciled = self.reconcile_caught(trigger).await;
                 let next = reconciled.as_ref().err().map(|error| {
                     let after = queue.add_rate_limited(trigger);
                     tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
@@ -215,7 +214,7 @@ impl RouteController {
     }
 
     /// Reconciles; a panic is a failed reconcile, and does not end the controller.
-    async fn reconcile_caught(&self, trigger: Trigger) -> Result<(), String> {
+    async fn reconcile_caught(self: &Arc<Self>, trigger: Trigger) -> Result<(), String> {
         AssertUnwindSafe(self.reconcile(trigger)).catch_unwind().await.unwrap_or_else(|panic| {
             self.shared.metrics.panicked(NAME);
             Err(format!("a reconcile panicked: {}", panic_text(&*panic)))
@@ -223,7 +222,7 @@ impl RouteController {
     }
 
     /// Lists, plans, writes, and updates the condition of each node. An error means that work is left.
-    async fn reconcile(&self, trigger: Trigger) -> Result<(), String> {
+    async fn reconcile(self: &Arc<Self>, trigger: Trigger) -> Result<(), String> {
         let changed = AtomicBool::new(false);
         let reconciled = self.reconcile_once(&changed).await;
         let outcome = match (&reconciled, changed.into_inner()) {
@@ -239,8 +238,8 @@ impl RouteController {
         reconciled
     }
 
-    /// `changed` becomes true with the first route that is created or deleted.
-    async fn reconcile_once(&self, changed: &AtomicBool) -> Result<(), String> {
+    /// `changed` becomes true if a route was created or deleted.
+    async fn reconcile_once(self: &Arc<Self>, changed: &AtomicBool) -> Result<(), String> {
         let cluster = &self.shared.cluster;
         let list = self.routes.list(cluster);
         let began = tokio::time::Instant::now();
@@ -250,22 +249,24 @@ impl RouteController {
         let routes = listed.map_err(|error| format!("error listing routes: {error}"))?;
         self.shared.metrics.observed("routes");
         let nodes = self.shared.nodes.list();
-        let changes = self.plan(&routes, &nodes);
+        let mut changes = self.plan(&routes, &nodes);
+        let busy = self.leave_busy(&mut changes);
         self.note_drift(&changes, &nodes);
         self.shared.gate.show(&changes.plan(&nodes));
         if self.shared.gate.is_dry_run() {
             return Ok(());
         }
-        let mut failed = self.apply(&changes, changed).await.map_err(|closed| closed.to_string())?;
-        let conditions = self.tell_nodes(&changes, &failed).await;
-        failed.retain(|_, count| *count > 0);
-        match (failed.len(), conditions, changes.unconfirmed.len()) {
-            (0, 0, 0) => {
+        let unconfirmed = changes.unconfirmed.len();
+        let written = self.write(changes).await?;
+        changed.store(written.changed, Ordering::Relaxed);
+        match written {
+            _ if busy > 0 => Err(format!("{busy} routes are still being written")),
+            Written { lacking: 0, conditions: 0, .. } if unconfirmed == 0 => {
                 *self.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(nodes);
                 Ok(())
             }
-            (routes, conditions, unconfirmed) => Err(format!(
-                "{routes} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes have \
+            Written { lacking, conditions, .. } => Err(format!(
+                "{lacking} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes have \
                  target nodes that may be gone"
             )),
         }
@@ -287,133 +288,10 @@ impl RouteController {
 
     fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
         let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.schemes);
+        let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.shared.schemes);
         // Forget missing nodes without routes.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));
         departed.extend(changes.unconfirmed.iter().cloned());
         changes
-    }
-
-    /// Deletes and creates; returns the number of routes that each node still lacks. Failed deletions count for no
-    /// node.
-    async fn apply(&self, changes: &Changes, changed: &AtomicBool) -> Result<BTreeMap<NodeName, usize>, GateError> {
-        let cluster = &self.shared.cluster;
-        let delete = async {
-            if changes.delete.is_empty() {
-                return Ok(0);
-            }
-            let (due, call) = (changes.delete.len(), self.routes.delete(cluster, &changes.delete));
-            let answers = self.shared.gate.cloud_each("DeleteRoutes", WRITE_DEADLINE, due, call).await?;
-            let mut failures = 0;
-            for (route, answer) in changes.delete.iter().zip(answers) {
-                match answer {
-                    Ok(()) => {
-                        changed.store(true, Ordering::Relaxed);
-                        tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route");
-                    }
-                    Err(error) => {
-                        failures += 1;
-                        tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
-                    }
-                }
-            }
-            Ok(failures)
-        };
-        let (deletions, lacking) = if changes.delete_first {
-            let deletions = delete.await?;
-            (deletions, self.create(&changes.create, changed).await?)
-        } else {
-            futures::try_join!(delete, self.create(&changes.create, changed))?
-        };
-        let mut lacking = lacking;
-        if deletions > 0 {
-            // A reconcile with a failed deletion is a failed one, although no node lacks a route.
-            lacking.insert(NodeName::default(), deletions);
-        }
-        Ok(lacking)
-    }
-
-    /// Creates routes; those that met a conflict are tried again.
-    async fn create(&self, wanted: &[NewRoute], changed: &AtomicBool) -> Result<BTreeMap<NodeName, usize>, GateError> {
-        let began = tokio::time::Instant::now();
-        let mut lacking: BTreeMap<NodeName, usize> = BTreeMap::new();
-        let mut todo: Vec<NewRoute> = wanted.to_vec();
-        for attempt in 1..=CONFLICT_TRIES {
-            if todo.is_empty() {
-                break;
-            }
-            let call = self.routes.create(&self.shared.cluster, &todo);
-            let answers = self.shared.gate.cloud_each("CreateRoutes", WRITE_DEADLINE, todo.len(), call).await?;
-            let mut again = Vec::new();
-            for (route, answer) in todo.into_iter().zip(answers) {
-                match answer {
-                    Ok(()) => {
-                        changed.store(true, Ordering::Relaxed);
-                        let node = route.route.target_node.clone().unwrap_or_default();
-                        tracing::info!(%node, cidr = route.route.destination_cidr, "created route");
-                    }
-                    Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
-                        again.push(route);
-                    }
-                    Err(error) => {
-                        let node = route.route.target_node.clone().unwrap_or_default();
-                        if self.shared.nodes.get(&node).is_none() {
-                            tracing::info!(%node, cidr = route.route.destination_cidr, "deleted before it got its route");
-                            continue;
-                        }
-                        self.creation_failed(&route, &error, began.elapsed());
-                        *lacking.entry(node).or_default() += 1;
-                    }
-                }
-            }
-            todo = again;
-            if !todo.is_empty() {
-                tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
-            }
-        }
-        Ok(lacking)
-    }
-
-    fn creation_failed(&self, route: &NewRoute, error: &ProviderError, took: Duration) {
-        let node = route.route.target_node.clone().unwrap_or_default();
-        if let ErrorClass::InProgress { .. } = error.class() {
-            tracing::info!(%node, cidr = route.route.destination_cidr, %error, "the route waits");
-            return;
-        }
-        let message = format!(
-            "Could not create route {} {} for node {node} after {}: {error}",
-            route.name_hint,
-            route.route.destination_cidr,
-            duration::format(took)
-        );
-        tracing::error!("{message}");
-        let subject = Subject::node(&node, &route.name_hint);
-        self.events.event(&subject, EventType::Warning, "FailedToCreateRoute", &message);
-    }
-
-    /// Writes the condition of each node that needs routes, if it differs. Returns the number of failed writes.
-    async fn tell_nodes(&self, changes: &Changes, lacking: &BTreeMap<NodeName, usize>) -> usize {
-        let mut due = Vec::new();
-        for (name, wanted) in &changes.nodes {
-            let available = *wanted > 0 && !lacking.contains_key(name);
-            let node = self.shared.nodes.get(name);
-            if let Some(node) = node.filter(|node| decide::condition(node, available).is_some()) {
-                due.push(self.write_condition(node, available));
-            }
-        }
-        futures::stream::iter(due).buffer_unordered(IN_FLIGHT).filter(|good| std::future::ready(!good)).count().await
-    }
-
-    async fn write_condition(&self, node: NodeRef, available: bool) -> bool {
-        let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
-        let network = if available { Network::Routed } else { Network::Unrouted };
-        let patch = NodePatch { network: Some((network, now)), ..NodePatch::default() };
-        let written = self.shared.node_writer().write(&node, |_| Some(patch.clone())).await;
-        if let Err(error) = &written
-            && !error.is_closed()
-        {
-            tracing::error!(node = %node.name, %error, "could not write the condition NetworkUnavailable");
-        }
-        written.is_ok()
     }
 }

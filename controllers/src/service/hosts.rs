@@ -222,6 +222,19 @@ impl ServiceController {
         keys
     }
 
+    /// For a Service whose finalizer cannot be written, after a restart: nothing is created for it, but the load balancer
+    /// that it has gets the present nodes. Later changes are found by the passes.
+    pub(super) fn follow_nodes(&self, service: &Service, chosen: Chosen) {
+        let key = service.key();
+        if service.status.load_balancer.ingress.is_empty() {
+            return;
+        }
+        if let Some(known) = self.lock().get_mut(&key).filter(|known| known.hosts.is_none()) {
+            (known.hosts, known.among) = (Some(chosen.hosts), chosen.among);
+            self.queue.add(Work::Hosts(key));
+        }
+    }
+
     /// The work of one host update; `None` if the Service no longer requests a load balancer.
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
@@ -259,7 +272,7 @@ impl ServiceController {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
         self.end_pass(&key);
-        let patch = ServicePatch { status: status.clone(), ..ServicePatch::default() };
+        let patch = ServicePatch { status, ..ServicePatch::default() };
         let written = self.write(&work.service, patch, notes).await;
         if let Err(closed @ SyncError::Closed(_)) = written {
             return Err(closed);
@@ -268,7 +281,7 @@ impl ServiceController {
         let error = match answer {
             Ok(_) => {
                 written?;
-                self.updated(work, status);
+                self.updated(work);
                 if work.nodes.is_empty() {
                     self.warn_no_nodes(&subject);
                 } else {
@@ -277,7 +290,10 @@ impl ServiceController {
                 }
                 return Ok(Outcome::Done);
             }
-            Err(error) if error.is_implemented_elsewhere() => return written.map(|()| Outcome::Done),
+            Err(error) if error.is_implemented_elsewhere() => {
+                self.leave_status(&key);
+                return written.map(|()| Outcome::Done);
+            }
             Err(error) if error.is_in_progress() => return Err(SyncError::provider("", &error)),
             Err(error) => error,
         };
@@ -301,13 +317,10 @@ impl ServiceController {
     }
 
     /// Records that the load balancer has the hosts of this update.
-    fn updated(&self, work: &ServiceWork, status: Option<LoadBalancerStatus>) {
+    fn updated(&self, work: &ServiceWork) {
         let key = work.service.key();
         if let Some(known) = self.lock().get_mut(&key) {
             known.reach(&work.nodes);
-            if let Some(status) = status {
-                known.status = status;
-            }
             if let Some((_, hosts)) = &mut known.converged {
                 *hosts = work.nodes.clone();
             }

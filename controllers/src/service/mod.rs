@@ -119,7 +119,7 @@ struct ServiceState {
     pass: Option<Arc<Pass>>,
     /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
-    /// The status of that state.
+    /// The last status that the provider returned; empty if another controller provides the load balancer.
     status: LoadBalancerStatus,
     /// All groups that may hold parts of the load balancer since the last ensure.
     groups: BTreeSet<GroupKey>,

@@ -44,8 +44,8 @@ pub(super) enum Prepared {
     Provider(ServiceWork, Purpose),
     /// No provider call is needed before the end.
     Finish(Arc<Service>),
-    /// Only the status is to be written.
-    Status(Arc<Service>, LoadBalancerStatus),
+    /// Only this is to be written.
+    Status(Arc<Service>, ServicePatch),
 }
 
 /// The reply to one item of the provider's work.
@@ -124,8 +124,7 @@ impl ServiceController {
                         let notes = Notes::default();
                         self.unless_panicked(&service, self.finish_cleanup(&service, &notes)).await
                     }
-                    Prepared::Status(service, status) => {
-                        let patch = ServicePatch { status: Some(status), ..ServicePatch::default() };
+                    Prepared::Status(service, patch) => {
                         let written = self.write(&service, patch, &Notes::default()).await;
                         written.map(|()| Outcome::Done).map_err(|error| self.failed(&Subject::service(&service), error))
                     }
@@ -328,6 +327,7 @@ impl ServiceController {
         self.begin(&service, ServiceAction::Ensure);
         if !self.finalizers(&service).missing.is_empty() {
             if let Err(error) = self.add_finalizers(&service).await {
+                self.follow_nodes(&service, chosen);
                 return Prepared::Ended(Err(self.failed(&subject, error)));
             }
             // The write took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change
@@ -566,6 +566,7 @@ impl ServiceController {
             }
             Err(error) if error.is_implemented_elsewhere() => {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
+                self.leave_status(&service.key());
                 let conditions = self.conditions(service, Progress::ImplementedElsewhere);
                 let patch = ServicePatch { conditions, ..ServicePatch::default() };
                 return self.write(service, patch, notes).await;
@@ -580,14 +581,12 @@ impl ServiceController {
         }
         let conditions = self.conditions(service, Progress::Ensured(&status));
         let remove_finalizers = self.finalizers(service).surplus;
-        let new = Some(status.clone());
-        let patch = ServicePatch { remove_finalizers, status: new, conditions, ..ServicePatch::default() };
+        let patch = ServicePatch { remove_finalizers, status: Some(status), conditions, ..ServicePatch::default() };
         self.write(service, patch, notes).await?;
         let groups = self.balancer.groups(service);
         if let Some(known) = self.lock().get_mut(&service.key()) {
             known.reach(&work.nodes);
             known.converged = Some((service.clone(), work.nodes.clone()));
-            known.status = status;
             known.groups = groups;
         }
         self.check_status_now(&service.key());

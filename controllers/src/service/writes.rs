@@ -30,13 +30,6 @@ pub(super) struct Finalizers {
     pub(super) surplus: Vec<&'static str>,
 }
 
-impl Finalizers {
-    /// Whether none is missing.
-    pub(super) fn has_all(&self) -> bool {
-        self.missing.is_empty() && self.later.is_empty()
-    }
-}
-
 impl ServiceController {
     pub(super) fn finalizers(&self, service: &Service) -> Finalizers {
         let mut all = Finalizers::default();
@@ -113,13 +106,16 @@ impl ServiceController {
         written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
     }
 
-    /// One write for all changes; none if there are no changes.
+    /// One write for all changes; none if there are no changes. The status is the known one from now on.
     pub(super) async fn write(
         &self,
         service: &Arc<Service>,
         mut patch: ServicePatch,
         notes: &Notes,
     ) -> Result<(), SyncError> {
+        if let (Some(status), Some(known)) = (&patch.status, self.lock().get_mut(&service.key())) {
+            known.status.clone_from(status);
+        }
         patch.status = patch.status.filter(|status| !service.status.load_balancer.same_as(status));
         if *notes != Notes::default() {
             if let Some(known) = self.lock().get_mut(&service.key()) {

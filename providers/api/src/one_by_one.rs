@@ -12,6 +12,7 @@ use crate::error::ProviderError;
 use crate::instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup};
 use crate::node::{Node, NodeRef};
 use crate::route::{NewRoute, Route, Routes};
+use crate::scope::Scope;
 
 /// Instances, one at a time, as in the Go interface. Wrap it in [`OneByOne`].
 #[async_trait]
@@ -74,6 +75,22 @@ impl<T> OneByOne<T> {
     }
 }
 
+impl<T: SingleRoutes> OneByOne<T> {
+    /// A write that may have to wait for its turn, and does not begin after a shutdown has begun.
+    async fn write(
+        &self,
+        scope: &Scope,
+        call: &str,
+        write: impl Future<Output = Result<(), ProviderError>>,
+    ) -> Result<(), ProviderError> {
+        let begun = async {
+            scope.may_write()?;
+            write.await
+        };
+        self.bounded(call, begun).await
+    }
+}
+
 impl<T: SingleInstances> OneByOne<T> {
     async fn lookup_one(&self, node: &Node, aspects: Aspects) -> Lookup {
         if aspects.existence {
@@ -130,12 +147,28 @@ impl<T: SingleRoutes> Routes for OneByOne<T> {
     }
 
     async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        let calls = routes.iter().map(|route| self.bounded("CreateRoute", self.inner.create(cluster, route)));
-        join_all(calls).await
+        self.create_in(cluster, routes, &Scope::default()).await
     }
 
     async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
-        let calls = routes.iter().map(|route| self.bounded("DeleteRoute", self.inner.delete(cluster, route)));
+        self.delete_in(cluster, routes, &Scope::default()).await
+    }
+
+    async fn create_in(&self, cluster: &str, routes: &[NewRoute], scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        let calls = routes.iter().enumerate().map(|(place, route)| async move {
+            let answer = self.write(scope, "CreateRoute", self.inner.create(cluster, route)).await;
+            scope.answer(place, &answer);
+            answer
+        });
+        join_all(calls).await
+    }
+
+    async fn delete_in(&self, cluster: &str, routes: &[Route], scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        let calls = routes.iter().enumerate().map(|(place, route)| async move {
+            let answer = self.write(scope, "DeleteRoute", self.inner.delete(cluster, route)).await;
+            scope.answer(place, &answer);
+            answer
+        });
         join_all(calls).await
     }
 }

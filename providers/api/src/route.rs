@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::NodeAddress;
 use crate::error::ProviderError;
 use crate::node::NodeName;
+use crate::scope::Scope;
 
 /// The cloud's route table, for the route controller, which calls it once per reconcile.
 #[async_trait]
@@ -19,6 +20,18 @@ pub trait Routes: Send + Sync {
 
     /// Deletes routes returned by [`Routes::list`]; one answer per route, in order.
     async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>>;
+
+    /// [`Routes::create`] as the controller calls it. A write begins only while [`Scope::may_write`] succeeds;
+    /// [`Scope::answer`] tells each answer as soon as it is known, so that a route that takes long delays no other node.
+    /// Without its own implementation, all answers come at the end.
+    async fn create_in(&self, cluster: &str, routes: &[NewRoute], _scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        self.create(cluster, routes).await
+    }
+
+    /// [`Routes::delete`] as the controller calls it.
+    async fn delete_in(&self, cluster: &str, routes: &[Route], _scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        self.delete(cluster, routes).await
+    }
 }
 
 /// A route returned by [`Routes::list`].

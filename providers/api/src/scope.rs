@@ -36,11 +36,15 @@ pub trait Finalizers: Send + Sync {
     async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError>;
 }
 
+/// Receives answers for single items: see [`Scope::answer`].
+type Answers = dyn Fn(usize, &Result<(), ProviderError>) + Send + Sync;
+
 /// The scope of one call. The default one is that of tools and tests: nothing limits the call.
 #[derive(Clone, Default)]
 pub struct Scope {
     turn: Option<Arc<dyn Turn>>,
     finalizers: Option<Arc<dyn Finalizers>>,
+    answers: Option<Arc<Answers>>,
 }
 
 impl fmt::Debug for Scope {
@@ -52,13 +56,27 @@ impl fmt::Debug for Scope {
 impl Scope {
     /// The scope of a call from this turn.
     pub fn new(turn: Arc<dyn Turn>) -> Self {
-        Self { turn: Some(turn), finalizers: None }
+        Self { turn: Some(turn), ..Self::default() }
     }
 
     /// The scope with the caller's way to add finalizers.
     #[must_use]
     pub fn with_finalizers(self, finalizers: Arc<dyn Finalizers>) -> Self {
         Self { finalizers: Some(finalizers), ..self }
+    }
+
+    /// The scope with the receiver of early answers.
+    #[must_use]
+    pub fn with_answers(self, receive: impl Fn(usize, &Result<(), ProviderError>) + Send + Sync + 'static) -> Self {
+        Self { answers: Some(Arc::new(receive)), ..self }
+    }
+
+    /// Tells the answer for the item at this place, so that it need not wait for those of others. The call still returns
+    /// all answers.
+    pub fn answer(&self, place: usize, answer: &Result<(), ProviderError>) {
+        if let Some(receive) = &self.answers {
+            receive(place, answer);
+        }
     }
 
     /// Adds finalizers to a Service before the first write for it: see

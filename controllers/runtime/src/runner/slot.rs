@@ -24,6 +24,30 @@ pub fn scope() -> Scope {
     SCOPE.try_with(Clone::clone).unwrap_or_default()
 }
 
+/// The scope of provider calls outside of a runner: no write begins when the process stops.
+pub fn scope_of(leadership: &Leadership) -> Scope {
+    Scope::new(Arc::new(NoSlot(leadership.clone())))
+}
+
+struct NoSlot(Leadership);
+
+#[async_trait]
+impl Turn for NoSlot {
+    fn may_write(&self) -> bool {
+        self.0.may_begin()
+    }
+
+    async fn ended(&self) {
+        self.0.ended().await;
+    }
+
+    fn wait_begins(&self) {}
+
+    fn wait_ends(&self) {}
+
+    async fn resumed(&self) {}
+}
+
 pub(super) struct Slot {
     slots: Arc<Semaphore>,
     leadership: Leadership,

@@ -42,10 +42,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The time for which a server with an older version than the last seen one is ignored: a single lagging API server
 /// must not revert objects. After this time, etcd counts as restored.
 const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
-/// Failures of the watch in a row after which the store is listed again.
+/// Watches in a row without an event after which lists keep the store current.
 const BLIND: u32 = 2;
 /// Pause between two lists while no watch works.
 const LIST_ALONE_EVERY: Duration = Duration::from_secs(30);
+/// A watch that ends sooner is of no use if it brought nothing: it is opened again with the next list.
+const BRIEF: Duration = Duration::from_secs(1);
 /// Pause between two checks of such a server.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -60,8 +62,10 @@ pub struct Reflector<T: Cached> {
     relist: bool,
     /// The time since which the server's version is older than the newest version seen.
     older_since: Option<Instant>,
-    /// How often the watch failed since it last delivered an event.
+    /// How often the watch failed or ended since it last delivered an event.
     blind: u32,
+    /// The time of the last complete list.
+    listed: Option<Instant>,
     backoff: Duration,
     /// The pause after a 403, and the hint for the log.
     forbidden: Option<(Duration, &'static str)>,
@@ -112,6 +116,7 @@ impl<T: Cached> Reflector<T> {
             relist: true,
             older_since: None,
             blind: 0,
+            listed: None,
             backoff: BACKOFF.0,
             forbidden: None,
             hint_logged: false,
@@ -128,8 +133,8 @@ impl<T: Cached> Reflector<T> {
     pub async fn run(mut self) {
         loop {
             self.store.alive();
-            let before = self.version.clone();
-            let ended = match self.relist {
+            let (before, began) = (self.version.clone(), Instant::now());
+            let ended = match self.relist || self.is_list_due() {
                 true => self.list_and_watch().await,
                 false => self.resume().await,
             };
@@ -138,7 +143,11 @@ impl<T: Cached> Reflector<T> {
                     self.hint_logged = false;
                     // A busy API server ends the watches of slow clients: a watch that delivered events is reopened at
                     // once.
-                    if self.version != before {
+                    if self.version != before && self.blind == 0 {
+                        continue;
+                    }
+                    if self.blind > BLIND && began.elapsed() < BRIEF {
+                        self.pause(Some(LIST_ALONE_EVERY)).await;
                         continue;
                     }
                     // An interrupted watch is no reason for a long pause.
@@ -207,8 +216,9 @@ impl<T: Cached> Reflector<T> {
 
     /// Lists by a streaming list, else in pages, and then watches.
     async fn list_and_watch(&mut self) -> Result<(), Ended> {
-        if self.older_since.is_some() {
-            // Pages are small, and the first shows the version before anything is stored.
+        if self.older_since.is_some() || (self.blind >= BLIND && self.listed.is_some()) {
+            // Pages are small, and the first shows the version before anything is stored. A streaming list is a watch,
+            // so it fails if those do.
             self.list_in_pages().await?;
             return self.watch().await;
         }
@@ -262,6 +272,7 @@ impl<T: Cached> Reflector<T> {
         self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });
         self.version = Some(version.to_owned());
         self.relist = false;
+        self.listed = Some(Instant::now());
         if self.blind == 0 {
             self.backoff = BACKOFF.0;
         }
@@ -283,24 +294,33 @@ impl<T: Cached> Reflector<T> {
     async fn resume(&mut self) -> Result<(), Ended> {
         let page = self.client.send(&Call::get(collection::<T>("limit=1"))).await?;
         self.check_age(Page::read(&page)?.metadata.resource_version)?;
-        self.store.heard();
         self.watch().await
     }
 
-    /// Watches from the last version. A server that answers lists but fails watches is listed again: the list alone
-    /// keeps the store current then.
+    /// Whether the last watches showed nothing, so that the list alone keeps the store current.
+    fn is_list_due(&self) -> bool {
+        self.blind >= BLIND && self.listed.is_none_or(|at| at.elapsed() >= LIST_ALONE_EVERY)
+    }
+
+    /// Watches from the last version. A watch without an event, not even a bookmark, may have hidden changes, however it
+    /// ended: a proxy may answer lists but cut watches.
     async fn watch(&mut self) -> Result<(), Ended> {
+        // An event resets it.
+        self.blind += 1;
         let version = self.version.as_deref().unwrap_or_default();
         let ended = match self.open(&format!("resourceVersion={version}")).await {
             Ok(frames) => self.follow(frames, &mut None).await,
             Err(error) => Err(error.into()),
         };
-        if let Err(Ended::Failed(error)) = &ended
-            && !matches!(error, ApiError::Transport(_))
-            && error.retry_after().is_none()
-        {
-            self.blind += 1;
-            self.relist |= self.blind >= BLIND;
+        let counts = match &ended {
+            Ok(()) | Err(Ended::Normally) => true,
+            // A server that asks for a pause gets it.
+            Err(Ended::Failed(error)) => error.retry_after().is_none(),
+            // A list follows in any case.
+            Err(Ended::Desynced(_) | Ended::Older(_)) => false,
+        };
+        if !counts {
+            self.blind = self.blind.saturating_sub(1);
         }
         ended
     }
@@ -323,6 +343,10 @@ impl<T: Cached> Reflector<T> {
         frames: impl Stream<Item = Result<Bytes, ApiError>>,
         listing: &mut Listing<T::Key>,
     ) -> Result<(), Ended> {
+        // An accepted watch is a sign of life, unless the last ones brought nothing.
+        if self.blind <= BLIND {
+            self.store.heard();
+        }
         futures::pin_mut!(frames);
         let mut lines = Lines::default();
         loop {

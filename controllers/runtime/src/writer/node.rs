@@ -91,7 +91,8 @@ impl<'a> NodeWriter<'a> {
     /// Deletes this node, and no other one with its name. Returns whether it existed.
     pub async fn delete(&self, node: &Node) -> Result<bool, GateError> {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
-        match self.gate.write(&Call::json(Method::DELETE, path(node), &body)).await {
+        let call = Call { yields: true, ..Call::json(Method::DELETE, path(node), &body) };
+        match self.gate.write(&call).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) if error.is_conflict() => {

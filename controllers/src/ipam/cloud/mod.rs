@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::deadline::READ_DEADLINE;
-use ccm_provider::{EventSink, NodeName, NodeRef, ObjectChange, PodInterface, PodRanges, ProviderError, Schemes};
+use ccm_provider::{EventSink, NodeName, NodeRef, ObjectChange, PodInterface, PodRanges, ProviderError};
 use ccm_runtime::metrics::{Def, IntCounterVec};
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
@@ -55,26 +55,11 @@ metrics! {
     }
 }
 
-/// The cloud's pod ranges, and the provider IDs of its nodes.
-#[derive(Clone)]
-pub struct Cloud {
-    /// The ranges.
-    pub ranges: Arc<dyn PodRanges>,
-    /// The provider IDs of this cloud: other nodes are ignored.
-    pub schemes: Schemes,
-}
-
-impl std::fmt::Debug for Cloud {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cloud").field("schemes", &self.schemes).finish_non_exhaustive()
-    }
-}
-
 struct CloudController {
     shared: Shared,
     events: Arc<dyn EventSink>,
     queue: Arc<Queue<NodeName>>,
-    cloud: Cloud,
+    cloud: Arc<dyn PodRanges>,
     families: Families,
     metrics: CloudMetrics,
     // Nodes whose ranges have not been compared with the cloud's since they were first seen.
@@ -86,7 +71,7 @@ struct CloudController {
 pub(super) fn start(
     shared: Shared,
     events: Arc<dyn EventSink>,
-    cloud: Cloud,
+    cloud: Arc<dyn PodRanges>,
     families: Families,
 ) -> impl Future<Output = ()> + Send + use<> {
     let controller = Arc::new(CloudController::new(shared.clone(), events, cloud, families));
@@ -104,7 +89,7 @@ pub(super) fn start(
 pub(super) fn preview(
     shared: Shared,
     events: Arc<dyn EventSink>,
-    cloud: Cloud,
+    cloud: Arc<dyn PodRanges>,
     families: Families,
     scope: &Scope,
 ) -> Preview {
@@ -164,7 +149,7 @@ impl Reconciler for CloudController {
 }
 
 impl CloudController {
-    fn new(shared: Shared, events: Arc<dyn EventSink>, cloud: Cloud, families: Families) -> Self {
+    fn new(shared: Shared, events: Arc<dyn EventSink>, cloud: Arc<dyn PodRanges>, families: Families) -> Self {
         let queue = shared.queue(QUEUE, LIMIT);
         let metrics = CloudMetrics::new(&shared.metrics);
         Self { shared, events, queue, cloud, families, metrics, unread: Mutex::default(), read: Mutex::default() }
@@ -205,7 +190,7 @@ impl CloudController {
 
     fn concerns(&self, node: &NodeRef) -> bool {
         let id = node.provider_id.as_deref();
-        !node.deleting && id.is_some() && !self.cloud.schemes.is_foreign(id)
+        !node.deleting && id.is_some() && !self.shared.schemes.is_foreign(id)
     }
 
     /// Waits until the next read may begin.
@@ -241,7 +226,7 @@ impl CloudController {
     /// others get their ranges.
     fn ask<'a>(&'a self, nodes: &'a [NodeRef]) -> BoxFuture<'a, Vec<Result<Vec<PodInterface>, ProviderError>>> {
         Box::pin(async move {
-            let error = match AssertUnwindSafe(self.cloud.ranges.pod_ranges(nodes)).catch_unwind().await {
+            let error = match AssertUnwindSafe(self.cloud.pod_ranges(nodes)).catch_unwind().await {
                 Ok(answers) if answers.len() == nodes.len() => return answers,
                 Ok(answers) => format!("the provider gave {} answers for {} nodes", answers.len(), nodes.len()),
                 Err(panic) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{ErrorClass, Node};
+use ccm_provider::{ErrorClass, Node, Schemes};
 use ccm_runtime::Gate;
 use ccm_runtime::writer::Network;
 use proptest::prelude::*;
@@ -153,8 +153,8 @@ struct Scene {
 
 fn scene(shared: &Shared, zone: Zone) -> Scene {
     let (zone, events) = (Arc::new(Zone { began: Some(Instant::now()), ..zone }), Arc::new(Events::default()));
-    let cloud = Cloud { ranges: zone.clone(), schemes: Schemes::new(["cloud"]) };
-    let controller = Arc::new(CloudController::new(shared.clone(), events.clone(), cloud, Families::V4));
+    let shared = Shared { schemes: Schemes::new(["cloud"]), ..shared.clone() };
+    let controller = Arc::new(CloudController::new(shared.clone(), events.clone(), zone.clone(), Families::V4));
     let handler = controller.clone();
     shared.on_managed_change(move |change| handler.changed(&change));
     Scene { controller, zone, events }

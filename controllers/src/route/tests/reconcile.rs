@@ -1,16 +1,50 @@
 //! The controller with clouds that hang, refuse or lag behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{NewRoute, ProviderError, Route, Routes};
+use ccm_provider::{NewRoute, ProviderError, Route, Routes, Scope};
+use tokio::time::Instant;
 
-use super::{cluster, node, route, schemes};
+use super::{cluster, node, route};
+use crate::Shared;
+use crate::route::apply::{CREATE_DEADLINE, PATIENCE, carry_out};
 use crate::route::{RouteController, Trigger};
 use crate::test_shared::{self, Events};
 
-struct Hanging;
+/// Runs reconciles, with a pause in between, until one returns what is wanted. Returns all results.
+async fn reconcile_until(
+    shared: Shared,
+    cloud: Arc<dyn Routes>,
+    events: Arc<Events>,
+    wanted: impl Fn(&Result<(), String>) -> bool,
+) -> Vec<Result<(), String>> {
+    let leadership = shared.leadership.clone();
+    let (controller, writes) = RouteController::new(shared, cloud, events, cluster());
+    let reconciles = async {
+        let mut results = Vec::new();
+        loop {
+            results.push(controller.reconcile(Trigger::Periodic).await);
+            if results.last().is_some_and(&wanted) {
+                return results;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    };
+    tokio::select! {
+        results = reconciles => results,
+        () = carry_out(writes, leadership) => unreachable!("it leads"),
+    }
+}
+
+async fn reconcile(shared: Shared, cloud: impl Routes + 'static, events: Arc<Events>) -> Result<(), String> {
+    reconcile_until(shared, Arc::new(cloud), events, |_| true).await.remove(0)
+}
+
+/// A cloud that answers for the first new route of the first call, and then hangs.
+#[derive(Default)]
+struct Hanging(AtomicUsize);
 
 #[async_trait::async_trait]
 impl Routes for Hanging {
@@ -18,23 +52,39 @@ impl Routes for Hanging {
         Ok(vec![route("10.0.9.0/24 gone")])
     }
     async fn create(&self, _cluster: &str, _routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        std::future::pending().await
+        unreachable!("the controller calls create_in")
     }
     async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        std::future::pending().await
+    }
+    async fn create_in(&self, _: &str, routes: &[NewRoute], scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        if self.0.fetch_add(1, Ordering::SeqCst) > 0 {
+            return vec![Err(ProviderError::unknown("asked again")); routes.len()];
+        }
+        scope.answer(0, &Ok(()));
         std::future::pending().await
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() {
+async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_and_is_asked_again_after_the_deadline() {
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
-    let events = Arc::new(Events::default());
-    let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
-    let began = tokio::time::Instant::now();
-    let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
-    assert!(error.contains("nodes lack routes"), "{error}");
-    assert_eq!(began.elapsed(), WRITE_DEADLINE);
+    shared.nodes.apply(node("b", "10.0.2.0/24", "10.9.0.2"));
+    let (events, cloud, began) = (Arc::new(Events::default()), Arc::new(Hanging::default()), Instant::now());
+    let asked_again = {
+        let cloud = cloud.clone();
+        move |_: &_| cloud.0.load(Ordering::SeqCst) > 1
+    };
+    let results = reconcile_until(shared, cloud, events.clone(), asked_again).await;
+    assert!(results.iter().all(Result::is_err));
+    assert_eq!(results[0].as_ref().unwrap_err(), "2 routes are still being written");
+    let (least, most) = (CREATE_DEADLINE, CREATE_DEADLINE + 2 * PATIENCE);
+    assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
+    let events = events.0.lock().unwrap();
+    let late: Vec<&String> = events.iter().filter(|event| event.contains("did not answer within")).collect();
+    let [event] = &late[..] else { panic!("{late:?}") };
+    assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-b "), "{event}");
 }
 
 /// A cloud without routes, which refuses each new one for this reason.
@@ -63,8 +113,7 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
         nodes.remove(&"a".into(), "");
         ProviderError::unknown("node a has no provider ID")
     });
-    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
-    controller.reconcile(Trigger::Periodic).await.unwrap();
+    reconcile(shared, cloud, events.clone()).await.unwrap();
     assert!(events.0.lock().unwrap().is_empty());
 }
 
@@ -78,8 +127,7 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
         Some("new") => ProviderError::in_progress("node new has no address", Duration::from_secs(10)),
         _ => ProviderError::unknown("no"),
     });
-    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
-    let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
+    let error = reconcile(shared, cloud, events.clone()).await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
     let [event] = &**events else { panic!("{events:?}") };

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, address};
+use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, Scope, address};
 use futures::FutureExt;
 use ipnet::IpNet;
 use serde_json::Value;
@@ -116,6 +116,21 @@ impl Routes for AzureRoutes {
             false => answers.next().unwrap_or_else(|| Err(ProviderError::bug("a route without an answer"))),
         };
         routes.iter().map(answer).collect()
+    }
+
+    async fn create_in(&self, cluster: &str, routes: &[NewRoute], scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        match routes.iter().any(|new| self.is_unmanaged(&new.route)) {
+            // A node that has just become one.
+            true => self.create(cluster, routes).await,
+            false => self.planned.create_in(cluster, routes, scope).await,
+        }
+    }
+
+    async fn delete_in(&self, cluster: &str, routes: &[Route], scope: &Scope) -> Vec<Result<(), ProviderError>> {
+        match routes.iter().any(|route| self.is_unmanaged(route)) {
+            true => self.delete(cluster, routes).await,
+            false => self.planned.delete_in(cluster, routes, scope).await,
+        }
     }
 }
 

@@ -141,7 +141,8 @@ impl<C: BalancerCloud> Engine<C> {
     }
 
     /// The desired state, with the errors of invalid items; `None` if nothing is left to do. An invalid Service keeps
-    /// its load balancer: the members are updated.
+    /// its load balancer: the members are updated, and the status is read. Another client may have removed the status,
+    /// so the finalizer alone shows that there may be one.
     fn wanted<'w>(
         &self,
         cluster: &str,
@@ -151,7 +152,9 @@ impl<C: BalancerCloud> Engine<C> {
         let mut work = Cow::Borrowed(work);
         let (mut wanted, mut verdicts) = self.verdicts(cluster, &work);
         let serves = |item: &ServiceWork| {
-            item.action == ServiceAction::Ensure && !item.service.status.load_balancer.ingress.is_empty()
+            let service = &item.service;
+            item.action == ServiceAction::Ensure
+                && (service.has_finalizer() || !service.status.load_balancer.ingress.is_empty())
         };
         let is_refused = |verdict: &Result<(), ProviderError>| {
             verdict.as_ref().is_err_and(|error| !error.is_implemented_elsewhere() && error.class() != ErrorClass::Bug)
@@ -187,7 +190,7 @@ impl<C: BalancerCloud> Engine<C> {
         (wanted, verdicts)
     }
 
-    /// Adds missing finalizers of the provider. Nothing is written for a Service for which that fails. A second plan needs
+    /// Adds missing finalizers of the provider. Nothing is created for a Service for which that fails. A second plan needs
     /// no call: it is only made for Services that this plan writes for.
     async fn begin(&self, run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
         if !self.cloud.adds_finalizers() {
@@ -208,7 +211,7 @@ impl<C: BalancerCloud> Engine<C> {
         for (place, added) in join_all(adds.collect::<Vec<_>>()).await {
             let Err(error) = added else { continue };
             results.fail(place, &error);
-            plan.leave_out(place);
+            plan.leave_only_members(place);
         }
     }
 

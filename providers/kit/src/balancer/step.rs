@@ -26,8 +26,20 @@ impl<W> Default for Plan<W> {
 impl<W> Plan<W> {
     /// Removes an item from the steps.
     pub(super) fn leave_out(&mut self, place: usize) {
+        self.leave_out_of(place, |_| true);
+    }
+
+    /// Leaves only the members of what exists: the item is removed from all other steps.
+    pub(super) fn leave_only_members(&mut self, place: usize) {
+        let makes = |step: &Step<W>| matches!(step.part.kind, Kind::Claim | Kind::Frame) && step.items.contains(place);
+        let is_new = self.steps.iter().any(makes);
+        self.leave_out_of(place, |step| is_new || step.part.kind != Kind::Members);
+    }
+
+    fn leave_out_of(&mut self, place: usize, leaves: impl Fn(&Step<W>) -> bool) {
         for step in &mut self.steps {
-            if let Items::Some(places) = &mut step.items {
+            let leaves = leaves(step);
+            if let (true, Items::Some(places)) = (leaves, &mut step.items) {
                 places.remove(&place);
             }
         }

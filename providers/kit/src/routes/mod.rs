@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, ProviderError, Route, Routes, address};
+use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, ProviderError, Route, Routes, Scope, address};
 use futures::StreamExt;
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -239,16 +239,18 @@ impl<T: RouteTable> PlannedRoutes<T> {
         Ok(observed)
     }
 
-    /// Executes the plan of each route; returns one result per plan.
+    /// Executes the plan of each route; returns one result per plan, in order. No write begins after a shutdown has begun.
     async fn apply(
         &self,
         plans: Vec<Result<Vec<Step<T::Write>>, ProviderError>>,
         observed: &Observed<T>,
+        scope: &Scope,
     ) -> Vec<Result<(), ProviderError>> {
-        let run = |plan: Result<Vec<Step<T::Write>>, ProviderError>| async move {
+        let execute = |plan: Result<Vec<Step<T::Write>>, ProviderError>| async move {
             let steps = plan?;
             observed.guard(&steps)?;
             for step in &steps {
+                scope.may_write()?;
                 tracing::info!(step = %step, "route");
                 let answer = self.table.write(&step.write).await;
                 lock(&self.memory).last_write = Some(Instant::now());
@@ -256,12 +258,17 @@ impl<T: RouteTable> PlannedRoutes<T> {
             }
             Ok(())
         };
-        let mut answers = Vec::with_capacity(plans.len());
-        let mut running = futures::stream::iter(plans.into_iter().map(run)).buffered(T::IN_FLIGHT);
-        while let Some(answer) = running.next().await {
-            answers.push(answer);
+        let run = |(place, plan)| async move {
+            let answer = execute(plan).await;
+            scope.answer(place, &answer);
+            (place, answer)
+        };
+        let mut answers = BTreeMap::new();
+        let mut running = futures::stream::iter(plans.into_iter().enumerate().map(run)).buffer_unordered(T::IN_FLIGHT);
+        while let Some((place, answer)) = running.next().await {
+            answers.insert(place, answer);
         }
-        answers
+        answers.into_values().collect()
     }
 }
 
@@ -272,15 +279,26 @@ impl<T: RouteTable> Routes for PlannedRoutes<T> {
     }
 
     async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        self.create_in(cluster, routes, &Scope::default()).await
+    }
+
+    async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        self.delete_in(cluster, routes, &Scope::default()).await
+    }
+
+    async fn create_in(&self, cluster: &str, routes: &[NewRoute], scope: &Scope) -> Vec<Result<(), ProviderError>> {
         match self.observe_for(cluster, routes).await {
-            Ok(observed) => self.apply(observed.create_all(routes), &observed).await,
+            Ok(observed) => self.apply(observed.create_all(routes), &observed, scope).await,
             Err(error) => vec![Err(error); routes.len()],
         }
     }
 
-    async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+    async fn delete_in(&self, cluster: &str, routes: &[Route], scope: &Scope) -> Vec<Result<(), ProviderError>> {
         match self.observe(cluster, TABLE_AGE).await {
-            Ok(observed) => self.apply(routes.iter().map(|route| observed.delete(route)).collect(), &observed).await,
+            Ok(observed) => {
+                let plans = routes.iter().map(|route| observed.delete(route)).collect();
+                self.apply(plans, &observed, scope).await
+            }
             Err(error) => vec![Err(error); routes.len()],
         }
     }

@@ -4,9 +4,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ccm_provider::{AddressType, ErrorClass, NodeAddress, NodeRef};
+use ccm_provider::{AddressType, ErrorClass, NodeAddress, NodeRef, Turn};
 
 use super::*;
+
+/// A write that gets no answer.
+const HANGS: &str = "add 10.1.99.0/24";
 
 #[derive(Debug)]
 struct Router;
@@ -23,7 +26,10 @@ impl RouteTable for Router {
         Err(ProviderError::NotImplemented)
     }
 
-    async fn write(&self, _: &String) -> Result<(), ProviderError> {
+    async fn write(&self, write: &String) -> Result<(), ProviderError> {
+        if write.starts_with(HANGS) {
+            std::future::pending::<()>().await;
+        }
         Ok(())
     }
 
@@ -198,4 +204,53 @@ fn a_route_to_another_hop_of_a_node_is_that_of_the_node_but_no_new_route_gets_it
     let new = NewRoute { name_hint: String::new(), route: route("a", "10.1.2.0/24") };
     let error = observed.create_all(&[new]).remove(0).unwrap_err();
     assert!(matches!(error.class(), ErrorClass::InProgress { .. }), "{error:?}");
+}
+
+fn many(observed: &Observed<Router>) -> Vec<Result<Vec<Step<String>>, ProviderError>> {
+    let ranges = std::iter::once(99).chain(0..60);
+    let new = |n| NewRoute { name_hint: String::new(), route: route("a", &format!("10.1.{n}.0/24")) };
+    observed.create_all(&ranges.map(new).collect::<Vec<_>>())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_delays_no_other_answer() {
+    let observed = observed(&[node("a", &["10.0.0.1"])], &[], &BTreeMap::new());
+    let told = Arc::new(Mutex::new(BTreeSet::new()));
+    let receiver = told.clone();
+    let scope = Scope::default().with_answers(move |place, answer| {
+        assert!(answer.is_ok(), "{answer:?}");
+        receiver.lock().unwrap().insert(place);
+    });
+    let routes = PlannedRoutes::new(Router, Cluster::default());
+    let call = routes.apply(many(&observed), &observed, &scope);
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err(), "the first one hangs");
+    assert_eq!(*told.lock().unwrap(), (1..=60).collect());
+}
+
+/// A process that stops.
+struct Stops;
+
+#[async_trait]
+impl Turn for Stops {
+    fn may_write(&self) -> bool {
+        false
+    }
+
+    async fn ended(&self) {}
+
+    fn wait_begins(&self) {}
+
+    fn wait_ends(&self) {}
+
+    async fn resumed(&self) {}
+}
+
+#[tokio::test]
+async fn no_route_is_written_after_a_shutdown_has_begun() {
+    let observed = observed(&[node("a", &["10.0.0.1"])], &[], &BTreeMap::new());
+    let routes = PlannedRoutes::new(Router, Cluster::default());
+    let answers = routes.apply(many(&observed), &observed, &Scope::new(Arc::new(Stops))).await;
+    assert_eq!(answers.len(), 61);
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(ProviderError::is_in_progress)), "{answers:?}");
+    assert_eq!(lock(&routes.memory).last_write, None);
 }

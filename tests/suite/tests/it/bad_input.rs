@@ -60,9 +60,26 @@ async fn a_label_value_that_the_api_server_refuses_holds_up_no_other_node() {
     // Back-off: not many requests, since they are rejected anyway.
     let refused = rig.writes().iter().filter(|write| write.name == "bad").count();
     assert!((10..40).contains(&refused), "{refused}");
+    for (name, field) in [("bad", "metadata.labels"), ("long", "metadata.labels")] {
+        let event = rig.until_event(name, "FailedToInitializeNode").await;
+        assert!(event.contains(field), "{event}");
+    }
     rig.cloud.write("");
     rig.pass(20 * MINUTE).await;
     assert_eq!(waiting(&rig).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_patch_is_forbidden_has_an_event_and_one_that_meets_a_conflict_has_none() {
+    let rig = Rig::new("").await;
+    rig.faults().add(Fault::status(403).on(Match::on("patch", "nodes").named("forbidden")));
+    rig.faults().add(Fault::status(409).on(Match::on("patch", "nodes").named("busy")).times(20));
+    create_new(&rig, ["busy".into(), "forbidden".into()]).await;
+    let _manager = rig.start(&[NODES]).await;
+    let event = rig.until_event("forbidden", "FailedToInitializeNode").await;
+    assert!(event.contains("failed to initialize node: "), "{event}");
+    until_waiting(&rig, 5 * MINUTE, &["forbidden"]).await;
+    assert_eq!(rig.count_events("busy", "FailedToInitializeNode").await, 0);
 }
 
 #[tokio::test(start_paused = true)]

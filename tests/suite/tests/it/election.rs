@@ -195,6 +195,42 @@ async fn a_write_that_a_shutdown_drops_settles_before_another_process_leads() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_a_failed_start_drops_settles_before_another_process_leads() {
+    let rig = Rig::new("interfaces: {routes: true}\nfaults: [{call: EnsureLoadBalancer, hold: gate, times: 1}]").await;
+    let _release = rig.cloud.hold("gate");
+    rig.create(service("stuck")).await;
+    // The route controller, which starts last, has no pod ranges.
+    let args =
+        [ELECT, "--controllers=service,route", "--controller-start-interval=2s", "--configure-cloud-routes=true"];
+    let mut first = rig.start(&args).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.until(MINUTE, "dropped", async |rig| (rig.cloud.ended("EnsureLoadBalancer").len() == 1).then_some(())).await;
+    rig.lap();
+    rig.until_calls("Initialize", 2).await;
+    let took = rig.lap();
+    assert!(took >= Duration::from_secs(4), "{took:?}");
+    let failure = first.ended().await.unwrap_err();
+    assert!(failure.message.contains("--cluster-cidr is empty"), "{}", failure.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_work_that_ends_during_a_shutdown_are_written() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, delay: 2s}]").await;
+    let names: Vec<String> = (0..30).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        rig.create(service(name)).await;
+    }
+    let first = leader(&rig).await;
+    rig.until_calls("EnsureLoadBalancer", names.len()).await;
+    rig.faults().add(Fault::latency(Duration::from_millis(200)).on(Match::on("create", "events")));
+    first.stop().await.unwrap();
+    for name in &names {
+        assert_eq!(rig.count_events(name, "EnsuredLoadBalancer").await, 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restarted_leader_is_another_candidate_and_waits() {
     let rig = Rig::new("").await;
     let first = leader(&rig).await;

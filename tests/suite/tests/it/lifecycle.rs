@@ -219,6 +219,23 @@ async fn one_pass_deletes_no_more_than_its_budget_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_amid_many_deletions_begins_no_more() {
+    let rig = Rig::new("unlisted: missing").await;
+    for number in 0..200 {
+        rig.create(node(&format!("n{number}")).provider_id(&format!("fake://n{number}")).ready("Unknown")).await;
+    }
+    rig.faults().add(Fault::latency(Duration::from_secs(2)).on(Match::on("delete", "nodes")));
+    let manager = rig.start(&[LIFECYCLE, "--node-deletion-budget-percent=100"]).await;
+    let begun = || usize::try_from(rig.store().log().count_of("delete", "nodes")).unwrap();
+    rig.until(MINUTE, "deletions", async |_| (begun() > 0).then_some(())).await;
+    let (before, asked) = (begun(), Instant::now());
+    manager.stop().await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    // The maximum number of writes in flight.
+    assert!(begun() - before <= 32, "{before} before and {} after", begun());
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_are_being_deleted_already_take_nothing_of_the_budget() {
     let rig = Rig::new("unlisted: missing").await;
     for name in ["a", "b"] {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use ccm_provider::Turn;
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use tokio::time::Instant;
 
 use super::*;
@@ -206,6 +207,52 @@ async fn the_members_of_an_invalid_service_are_updated() {
     let answer = reconcile(&engine, &work).await.remove(0);
     assert_eq!(answer.result.unwrap_err().to_string(), "the annotation is wrong");
     assert_eq!(written(&engine), ["members"]);
+}
+
+#[tokio::test]
+async fn an_invalid_service_whose_status_was_wiped_keeps_its_members_and_gets_its_status_back() {
+    let engine = Engine::new(Script {
+        steps: vec![step("members", Items::one(0), Part::new(Kind::Members))],
+        refuses: Some("web"),
+        ..Script::default()
+    });
+    let mut wiped = service("web", &[80]);
+    wiped.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.into()];
+    let work = [ServiceWork::new(&wiped, &[], ServiceAction::Ensure)];
+    let answer = reconcile(&engine, &work).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "the annotation is wrong");
+    assert_eq!(written(&engine), ["members"]);
+    assert_eq!(hostname(answer.status), "web");
+}
+
+/// Adds no finalizer.
+struct NoFinalizers;
+
+#[async_trait]
+impl ccm_provider::Finalizers for NoFinalizers {
+    async fn add(&self, _: &Service, _: &[&'static str]) -> Result<(), ProviderError> {
+        Err(ProviderError::unknown("the role does not allow it"))
+    }
+}
+
+#[tokio::test]
+async fn without_the_finalizer_of_the_provider_nothing_is_created_and_members_are_updated() {
+    let scope = Scope::default().with_finalizers(Arc::new(NoFinalizers));
+    for (frame, expected) in [(None, &["members"][..]), (Some(Kind::Frame), &[]), (Some(Kind::Claim), &[])] {
+        let steps = frame.into_iter().map(|kind| step("frame", Items::one(0), Part::new(kind)));
+        let rest = [Kind::Members, Kind::Rules, Kind::Settings].map(|kind| {
+            let name = if kind == Kind::Members { "members" } else { "other" };
+            step(name, Items::one(0), Part::new(kind))
+        });
+        let engine = Engine::new(Script {
+            steps: steps.chain(rest).collect(),
+            finalizer: Some("cloud/finalizer"),
+            ..Script::default()
+        });
+        let answer = engine.reconcile("c", &ensure(&["web"]), &scope).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), "the role does not allow it");
+        assert_eq!(written(&engine), expected, "{frame:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,6 +61,25 @@ async fn the_platforms_of_the_flag_replace_those_of_the_provider() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_platforms_of_the_flag_decide_which_nodes_get_routes() {
+    for (platforms, routed) in [("other", "b"), ("fake", "a")] {
+        let rig = Rig::new("interfaces: {routes: true}").await;
+        rig.create(node("a").provider_id("fake://a").pod_cidr("10.8.1.0/24")).await;
+        rig.create(node("b").provider_id("other://b").pod_cidr("10.8.2.0/24")).await;
+        let platforms = format!("--cloud-provider-platforms={platforms}");
+        let routes = ["--controllers=route", "--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14"];
+        let _manager = rig.start(&[&routes[..], &[OWNERSHIP, &platforms]].concat()).await;
+        rig.pass(MINUTE).await;
+        let calls = rig.cloud.calls("CreateRoute");
+        let targets: Vec<&str> =
+            calls.iter().map(|call| call["args"]["route"]["targetNode"].as_str().unwrap_or_default()).collect();
+        assert_eq!(targets, [routed], "{platforms}");
+        let conditions = ["a", "b"].map(|name| !rig.writes_of("nodes", name).is_empty());
+        assert_eq!(conditions, ["a", "b"].map(|name| name == routed), "{platforms}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_that_the_cloud_says_is_not_owned_is_left_alone() {
     let rig = Rig::new(
         "unlisted: missing\ninterfaces: {instancesV2: false, instances: true}\n\

@@ -77,3 +77,49 @@ async fn a_condition_patch_that_meets_a_conflict_is_tried_again_at_once() {
     assert_eq!(rig.faults().fired(fault), 2);
     assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_takes_long_holds_up_no_other_node() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, node: slow, hold: gate}}]")).await;
+    let release = rig.cloud.hold("gate");
+    for (name, range) in [("slow", "10.8.1.0/24"), ("a", "10.8.2.0/24"), ("b", "10.8.3.0/24")] {
+        add(&rig, name, &[range]).await;
+    }
+    let _manager = start(&rig, &[]).await;
+    rig.lap();
+    until_network(&rig, "a", "False RouteCreated").await;
+    until_network(&rig, "b", "False RouteCreated").await;
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // One that joins later gets its route too.
+    add(&rig, "c", &["10.8.4.0/24"]).await;
+    let made = async |rig: &Rig| {
+        let node = rig.node("c").await?;
+        (network(&node).as_deref() == Some("False RouteCreated")).then_some(())
+    };
+    rig.until(MINUTE, "c has its route", made).await;
+    assert_eq!(network(&rig.node("slow").await.unwrap()), None, "its route is neither there nor refused");
+    release();
+    until_network(&rig, "slow", "False RouteCreated").await;
+    rig.pass(5 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 4, "no route is made twice");
+    assert!(rig.cloud.calls("DeleteRoute").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_never_ends_fails_alone_and_is_tried_again() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, node: slow, hold: gate, times: 1}}]")).await;
+    let _release = rig.cloud.hold("gate");
+    add(&rig, "slow", &["10.8.1.0/24"]).await;
+    add(&rig, "a", &["10.8.2.0/24"]).await;
+    let _manager = start(&rig, &[WATCH]).await;
+    rig.pass(3 * MINUTE).await;
+    let event = rig.until_event("slow", "FailedToCreateRoute").await;
+    assert!(event.contains("did not answer within 2m0s"), "{event}");
+    rig.until(10 * MINUTE, "it is tried again", async |rig| {
+        (network(&rig.node("slow").await?).as_deref() == Some("False RouteCreated")).then_some(())
+    })
+    .await;
+    assert_eq!(rig.count_events("a", "FailedToCreateRoute").await, 0);
+    assert_eq!(rig.cloud.calls("CreateRoute").len(), 3);
+}

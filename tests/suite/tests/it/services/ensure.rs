@@ -411,3 +411,47 @@ async fn a_status_that_is_wiped_during_a_call_is_restored_too() {
         assert_eq!(more, 0, "{call}: {:?}", &after[calls..]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_while_the_cloud_refuses_the_service_is_restored_too() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: EnsureLoadBalancer, kind: Invalid, error: no such certificate}]");
+    rig.patch_service("s", json!({"metadata": {"annotations": {"certificate": "none"}}})).await;
+    rig.until_event("s", "SyncLoadBalancerFailed").await;
+    // The next attempt is minutes away.
+    rig.pass(20 * MINUTE).await;
+    rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": null}})).await;
+    let wiped = Instant::now();
+    rig.until_service("s", "has its address again", |s| s.ingress() == ["203.0.113.1"]).await;
+    assert!(wiped.elapsed() <= Duration::from_secs(5), "{:?}", wiped.elapsed());
+    let writes = rig.writes().len();
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.writes().len(), writes, "nothing is written again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_of_another_controller_that_took_the_balancer_over_is_left_alone() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud.write("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]");
+    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    rig.pass(MINUTE).await;
+    let theirs = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.66"}]}}});
+    rig.patch("services", "default", "s", "status", theirs).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.service("s").await.unwrap().ingress(), ["192.0.2.66"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_another_client_stripped_is_put_back_without_a_call_to_the_cloud() {
+    let (rig, _manager) = balanced("").await;
+    rig.pass(MINUTE).await;
+    let calls = rig.cloud.log().len();
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    let stripped = Instant::now();
+    rig.until_service("s", "has its finalizer again", |s| s.finalizers() == [FINALIZER]).await;
+    assert!(stripped.elapsed() <= Duration::from_secs(5), "{:?}", stripped.elapsed());
+    assert_eq!(rig.cloud.log().len(), calls);
+    // With its last finalizer the object goes.
+    rig.delete_service("s").await;
+}

@@ -411,3 +411,20 @@ async fn a_delay_that_a_host_update_asks_for_is_honoured() {
     assert_moments(&rig.moments("EnsureLoadBalancer", 10 * MINUTE).await, &[42]);
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", "m n"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_whose_finalizer_cannot_be_written_follows_its_nodes_after_a_restart() {
+    let (rig, manager) = balanced("").await;
+    manager.stop().await.unwrap();
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.faults().add(Fault::status(403).on(Match::on("patch", "services")));
+    add_node(&rig, "m").await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("UpdateLoadBalancer", 1).await;
+    rig.pass(MINUTE).await;
+    add_node(&rig, "o").await;
+    rig.until_calls("UpdateLoadBalancer", 2).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n", "m n o"]);
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "nothing is created without the finalizer");
+}

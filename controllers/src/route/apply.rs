@@ -1,0 +1,332 @@
+//! The writes of a reconcile: deletions, creations, and the condition of each node as soon as its routes exist. Writes
+//! that take long go on while the next reconciles serve other nodes.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ccm_provider::deadline::WRITE_DEADLINE;
+use ccm_provider::{ErrorClass, EventType, NewRoute, NodeName, NodeRef, ProviderError, Route, Subject, duration};
+use ccm_runtime::gate::settled;
+use ccm_runtime::runner;
+use ccm_runtime::writer::{Network, NodePatch};
+use ccm_runtime::{GateError, Leadership};
+use futures::channel::{mpsc, oneshot};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use super::decide::{self, Changes};
+use super::{NAME, RouteController};
+
+/// The time for which a reconcile waits for its writes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of a call that creates many routes. A provider has its own limit for each of them.
+pub(super) const CREATE_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
+/// Attempts of a creation that meets a conflict, and the pause before the first repetition.
+const CONFLICT_TRIES: u32 = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+/// Conditions written at once.
+const IN_FLIGHT: usize = 32;
+
+/// The writes of one reconcile.
+pub(super) type Writes = BoxFuture<'static, ()>;
+/// Ranges whose routes are being written, and the nodes that get them.
+pub(super) type Busy = BTreeMap<IpNet, Option<NodeName>>;
+
+/// The result of the writes.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Whether a route was created or deleted.
+    pub(super) changed: bool,
+    /// Nodes that lack routes. Failed deletions count as one: the reconcile failed, although no node lacks a route.
+    pub(super) lacking: usize,
+    /// Conditions that could not be written.
+    pub(super) conditions: usize,
+}
+
+/// Carries out writes. Ends when no new work may begin, and the last of them has ended.
+pub(super) async fn carry_out(mut writes: mpsc::UnboundedReceiver<Writes>, leadership: Leadership) {
+    let mut running = FuturesUnordered::new();
+    let mut ended = pin!(leadership.ended());
+    loop {
+        tokio::select! {
+            biased;
+            Some(writes) = writes.next() => running.push(writes),
+            Some(()) = running.next() => {}
+            () = &mut ended => break,
+        }
+    }
+    while running.next().await.is_some() {}
+}
+
+/// The ranges of writes in flight; they are free again when it is dropped.
+struct Marked(Arc<RouteController>, BTreeSet<IpNet>);
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        self.0.busy().retain(|range, _| !self.1.contains(range));
+    }
+}
+
+/// The routes that each node still waits for.
+struct Open {
+    routes: BTreeMap<NodeName, usize>,
+    lacking: BTreeSet<NodeName>,
+    /// Receives each node whose last route is answered, and whether it has all.
+    ended: mpsc::UnboundedSender<(NodeName, bool)>,
+}
+
+impl Open {
+    fn new(changes: &Changes, ended: mpsc::UnboundedSender<(NodeName, bool)>) -> Self {
+        let mut routes: BTreeMap<NodeName, usize> = BTreeMap::new();
+        for new in &changes.create {
+            *routes.entry(target(new)).or_default() += 1;
+        }
+        let open = Self { routes, lacking: BTreeSet::new(), ended };
+        for (node, wanted) in changes.nodes.iter().filter(|(node, _)| !open.routes.contains_key(*node)) {
+            open.tell(node.clone(), *wanted > 0);
+        }
+        open
+    }
+
+    fn answered(&mut self, node: NodeName, is_good: bool) {
+        if !is_good {
+            self.lacking.insert(node.clone());
+        }
+        let Some(left) = self.routes.get_mut(&node) else { return };
+        *left -= 1;
+        if *left == 0 {
+            let has_all = !self.lacking.contains(&node);
+            self.tell(node, has_all);
+        }
+    }
+
+    fn tell(&self, node: NodeName, has_all: bool) {
+        // The receiver lives as long as the writes.
+        let _ = self.ended.unbounded_send((node, has_all));
+    }
+}
+
+fn target(new: &NewRoute) -> NodeName {
+    new.route.target_node.clone().unwrap_or_default()
+}
+
+impl RouteController {
+    fn busy(&self) -> MutexGuard<'_, Busy> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves out what earlier writes that have not ended change. Returns the number of their ranges.
+    pub(super) fn leave_busy(&self, changes: &mut Changes) -> usize {
+        let busy = self.busy();
+        let is_free = |route: &Route| decide::destination(route).is_none_or(|range| !busy.contains_key(&range));
+        for new in changes.create.iter().filter(|new| !is_free(&new.route)) {
+            changes.nodes.remove(&target(new));
+        }
+        changes.create.retain(|new| is_free(&new.route));
+        changes.delete.retain(is_free);
+        changes.nodes.retain(|node, _| !busy.values().flatten().any(|waits| waits == node));
+        busy.len()
+    }
+
+    /// Begins the writes, and waits for them for a limited time.
+    pub(super) async fn write(self: &Arc<Self>, changes: Changes) -> Result<Written, String> {
+        let deleted = changes.delete.iter().filter_map(|route| Some((decide::destination(route)?, None)));
+        let created =
+            changes.create.iter().filter_map(|new| Some((decide::destination(&new.route)?, Some(target(new)))));
+        let ranges: Busy = deleted.chain(created).collect();
+        let (count, marked) = (ranges.len(), Marked(self.clone(), ranges.keys().copied().collect()));
+        self.busy().extend(ranges);
+        let (answer, answered) = oneshot::channel();
+        let controller = self.clone();
+        let writes = async move {
+            let written = AssertUnwindSafe(settled(controller.apply(&changes))).catch_unwind().await;
+            drop(marked);
+            if let Err(written) = answer.send(written) {
+                controller.ended_late(written);
+            }
+        };
+        let _ = self.writes.unbounded_send(writes.boxed());
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(Ok(written))) => written.map_err(|closed| closed.to_string()),
+            Ok(Ok(Err(panic))) => resume_unwind(panic),
+            Ok(Err(_)) => Err(GateError::Ending.to_string()),
+            Err(_) => Err(format!("{count} routes are still being written")),
+        }
+    }
+
+    /// Failed routes have their own events, and the next reconcile finds what is left.
+    fn ended_late(&self, written: Result<Result<Written, GateError>, Box<dyn Any + Send>>) {
+        match written {
+            Ok(Ok(Written { lacking, conditions, .. })) => {
+                tracing::info!(lacking, conditions, "routes that took long were written");
+            }
+            Ok(Err(closed)) => tracing::info!(%closed, "routes that took long were not all written"),
+            Err(panic) => {
+                self.shared.metrics.panicked(NAME);
+                let panic = ccm_runtime::panics::panic_text(&*panic);
+                tracing::error!(panic, "the writes of routes panicked");
+            }
+        }
+    }
+
+    async fn apply(&self, changes: &Changes) -> Result<Written, GateError> {
+        let (ended, nodes) = mpsc::unbounded();
+        let open = Open::new(changes, ended);
+        let conditions = nodes
+            .map(|(node, has_all)| self.tell_node(node, has_all))
+            .buffer_unordered(IN_FLIGHT)
+            .filter(|good| std::future::ready(!good))
+            .count();
+        let writes = async {
+            if changes.delete_first {
+                let deleted = self.delete(&changes.delete).await?;
+                Ok((deleted, self.create(&changes.create, open).await?))
+            } else {
+                futures::try_join!(self.delete(&changes.delete), self.create(&changes.create, open))
+            }
+        };
+        let (writes, conditions) = futures::join!(writes, conditions);
+        let ((deleted, undeleted), (created, lacking)) = writes?;
+        Ok(Written { changed: deleted || created, lacking: lacking + usize::from(undeleted), conditions })
+    }
+
+    /// Returns whether a route was deleted, and whether one could not be deleted.
+    async fn delete(&self, routes: &[Route]) -> Result<(bool, bool), GateError> {
+        if routes.is_empty() {
+            return Ok((false, false));
+        }
+        let scope = runner::scope_of(&self.shared.leadership);
+        let call = self.routes.delete_in(&self.shared.cluster, routes, &scope);
+        let answers = self.shared.gate.cloud_each("DeleteRoutes", WRITE_DEADLINE, routes.len(), call).await?;
+        let (mut deleted, mut undeleted) = (false, false);
+        for (route, answer) in routes.iter().zip(answers) {
+            match answer {
+                Ok(()) => {
+                    deleted = true;
+                    tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route");
+                }
+                Err(error) if error.is_in_progress() => {
+                    undeleted = true;
+                    tracing::info!(route = route.name, cidr = route.destination_cidr, %error, "the route waits");
+                }
+                Err(error) => {
+                    undeleted = true;
+                    tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
+                }
+            }
+        }
+        Ok((deleted, undeleted))
+    }
+
+    /// Creates routes; those that met a conflict are tried again. Returns whether one was created, and the number of
+    /// nodes that lack one.
+    async fn create(&self, wanted: &[NewRoute], mut open: Open) -> Result<(bool, usize), GateError> {
+        let (began, mut created) = (Instant::now(), false);
+        let mut todo: Vec<NewRoute> = wanted.to_vec();
+        for attempt in 1..=CONFLICT_TRIES {
+            if todo.is_empty() {
+                break;
+            }
+            let mut again = Vec::new();
+            self.create_once(&todo, |new, answer| match answer {
+                Ok(()) => {
+                    created = true;
+                    tracing::info!(node = %target(new), cidr = new.route.destination_cidr, "created route");
+                    open.answered(target(new), true);
+                }
+                Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
+                    again.push(new.clone());
+                }
+                Err(error) => open.answered(target(new), !self.creation_failed(new, &error, began.elapsed())),
+            })
+            .await?;
+            todo = again;
+            if !todo.is_empty() {
+                tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
+            }
+        }
+        Ok((created, open.lacking.len()))
+    }
+
+    /// One call. Each answer is judged as soon as it is there: a route that takes long delays no other one.
+    async fn create_once(
+        &self,
+        routes: &[NewRoute],
+        mut judge: impl FnMut(&NewRoute, Result<(), ProviderError>),
+    ) -> Result<(), GateError> {
+        let (answer, mut early) = mpsc::unbounded();
+        let scope = runner::scope_of(&self.shared.leadership)
+            .with_answers(move |place, result| drop(answer.unbounded_send((place, result.clone()))));
+        let call = self.routes.create_in(&self.shared.cluster, routes, &scope);
+        let mut call = pin!(self.shared.gate.cloud_each("CreateRoutes", CREATE_DEADLINE, routes.len(), call));
+        let mut waiting: BTreeMap<usize, &NewRoute> = routes.iter().enumerate().collect();
+        let mut judge_one = |place, answer| {
+            if let Some(new) = waiting.remove(&place) {
+                judge(new, answer);
+            }
+        };
+        let all = loop {
+            tokio::select! {
+                biased;
+                Some((place, answer)) = early.next() => judge_one(place, answer),
+                all = &mut call => break all?,
+            }
+        };
+        while let Some(Some((place, answer))) = early.next().now_or_never() {
+            judge_one(place, answer);
+        }
+        all.into_iter().enumerate().for_each(|(place, answer)| judge_one(place, answer));
+        Ok(())
+    }
+
+    /// Reports a failed creation. Returns whether the node lacks the route: one that was deleted does not.
+    fn creation_failed(&self, new: &NewRoute, error: &ProviderError, took: Duration) -> bool {
+        let (node, cidr) = (target(new), &new.route.destination_cidr);
+        if self.shared.nodes.get(&node).is_none() {
+            tracing::info!(%node, cidr, "deleted before it got its route");
+            return false;
+        }
+        if error.is_in_progress() {
+            tracing::info!(%node, cidr, %error, "the route waits");
+            return true;
+        }
+        let message = format!(
+            "Could not create route {} {cidr} for node {node} after {}: {error}",
+            new.name_hint,
+            duration::format(took)
+        );
+        tracing::error!("{message}");
+        let subject = Subject::node(&node, &new.name_hint);
+        self.events.event(&subject, EventType::Warning, "FailedToCreateRoute", &message);
+        true
+    }
+
+    /// Writes the condition of a node if it differs. Returns whether that succeeded.
+    async fn tell_node(&self, name: NodeName, has_all: bool) -> bool {
+        let node = self.shared.nodes.get(&name);
+        match node.filter(|node| decide::condition(node, has_all).is_some()) {
+            Some(node) => self.write_condition(node, has_all).await,
+            None => true,
+        }
+    }
+
+    async fn write_condition(&self, node: NodeRef, available: bool) -> bool {
+        let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
+        let network = if available { Network::Routed } else { Network::Unrouted };
+        let patch = NodePatch { network: Some((network, now)), ..NodePatch::default() };
+        let written = self.shared.node_writer().write(&node, |_| Some(patch.clone())).await;
+        if let Err(error) = &written
+            && !error.is_closed()
+        {
+            tracing::error!(node = %node.name, %error, "could not write the condition NetworkUnavailable");
+        }
+        written.is_ok()
+    }
+}
