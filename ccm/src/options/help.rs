@@ -28,7 +28,8 @@ pub(crate) fn commands(program: &Program, width: Option<usize>) -> String {
         format!("  {name:0$}{about}\n", column - 2)
     };
     let commands: String = program.commands.iter().map(line).collect();
-    format!("{about}\n\nCommands:\n{commands}\n`{} COMMAND --help` describes a command.\n", program.name)
+    let hint = wrap(&format!("`{} COMMAND --help` describes a command.", program.name), 0, width.unwrap_or_default());
+    format!("{about}\n\nCommands:\n{commands}\n{hint}\n")
 }
 
 /// The text without its first paragraph, which the Go programs print for an invalid argument.

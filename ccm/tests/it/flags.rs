@@ -213,8 +213,8 @@ fn kubectl_completes_the_commands_flags_and_values_of_the_plugin() {
     let of = |words: &[&str]| called("kubectl_complete-ccm", words).stdout;
     assert_eq!(of(&["ex"]), "explain\n:4\n");
     assert!(of(&[""]).contains("\nplan\n"), "{}", of(&[""]));
-    assert_eq!(of(&["explain", "svc/web", "--leader-"]), "--leader-ca\n--leader-insecure\n:4\n");
-    assert_eq!(of(&["plan", "--cloud-prov"]), "--cloud-provider\n--cloud-provider-platforms\n:4\n");
+    assert_eq!(of(&["explain", "svc/web", "--leader-c"]), "--leader-ca\n:4\n");
+    assert_eq!(of(&["plan", "--cloud-provider-p"]), "--cloud-provider-platforms\n:4\n");
     assert_eq!(of(&["plan", "-o", ""]), "json\nname\ntext\nyaml\n:4\n");
     assert_eq!(of(&["plan", "--cloud-provider", "fa"]), "fake\n:4\n");
     assert_eq!(of(&["plan", "--cloud-config", ""]), ":0\n", "names of files");
