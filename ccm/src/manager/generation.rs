@@ -227,12 +227,11 @@ impl Manager {
                 tracing::warn!("Skipping {:?}: {reason}", controller.name);
                 continue;
             }
-            let client = match self.clients.for_controller(controller.client_name).await {
+            let optional = controller.name == persistent_volume::NAME;
+            let client = match self.clients.for_controller(controller.client_name, optional).await {
                 Ok(client) => client,
-                // Roles of older releases do not allow its service account: skip it, so that the others can run.
-                Err(ConnectError::Account { error, account })
-                    if error.is_forbidden() && controller.name == persistent_volume::NAME =>
-                {
+                // Roles of other programs do not allow its service account: skip it, so that the others can run.
+                Err(ConnectError::Account { error, account }) if error.is_forbidden() && optional => {
                     let (name, fix) = (controller.name, "apply the roles of this release");
                     tracing::warn!("Skipping {name:?}: its account {account} is out of reach: {error}; {fix}");
                     continue;

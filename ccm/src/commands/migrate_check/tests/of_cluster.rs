@@ -152,6 +152,22 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");
 }
 
+/// kOps's role grants tokens for three accounts by name.
+#[test]
+fn the_account_of_the_volumes_is_asked_for_with_their_controller_and_is_not_vital() {
+    let lines_of = |more: &[&str]| {
+        let options = options(&[&["--use-service-account-credentials"], more].concat());
+        let controllers: Vec<&Controller> = options.switched_on().collect();
+        let needs = rbac::needs("jane", &options, &controllers, &rbac::Provider::default());
+        let is_of_volumes = |question: &str| {
+            question.contains("\"serviceaccounts/token\"") && question.contains("name: \"pvl-controller\"")
+        };
+        lines(answered(&needs, None, is_of_volumes))
+    };
+    assert_eq!(lines_of(&["--controllers=*,-pvlabel"]), ["info rbac"]);
+    assert_eq!(lines_of(&[]), ["warning rbac serviceaccounts/token"]);
+}
+
 #[test]
 fn rights_to_objects_that_load_balancers_depend_on_are_asked_where_the_provider_reads_them() {
     let options = options(&[]);
