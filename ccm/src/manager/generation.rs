@@ -256,7 +256,7 @@ impl Manager {
     ) -> Result<bool, Failure> {
         let (name, label) = (controller.name, controller.label);
         let (provider, values) = (&generation.provider, &self.options.values);
-        let start = Start { shared, provider, values, recorder: &self.recorder };
+        let start = Start { shared, provider, values, recorder: &self.recorder, client: self.gate.client() };
         match (configured.start)(&start) {
             Ok(controller) => {
                 tracing::info!("Started {name:?}");

@@ -182,14 +182,14 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
         }
     }
     for controller in controllers {
-        let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
-        let account = if own { own_account.as_str() } else { account };
         let vital = is_vital(controller);
-        needs.add(account, options, controller.permissions, vital);
-        // The service controllers, whatever their names.
+        // The service controllers, whatever their names. The process watches for them.
         if controller.permissions == service::PERMISSIONS {
             needs.add(account, options, &service::related::permissions(provider.related), vital);
         }
+        let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
+        let account = if own { own_account.as_str() } else { account };
+        needs.add(account, options, controller.permissions, vital);
         if own {
             needs.add(account, options, EVENTS, false);
         }

@@ -184,6 +184,16 @@ fn rights_to_objects_that_load_balancers_depend_on_are_asked_where_the_provider_
     );
 }
 
+#[test]
+fn the_process_watches_the_objects_that_load_balancers_depend_on() {
+    let options = options(&["--use-service-account-credentials"]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let related = Related { endpoint_slices: true, namespaces: false };
+    let needs = rbac::needs("jane", &options, &controllers, &rbac::Provider { related, ..rbac::Provider::default() });
+    let check = only(answered(&needs, None, |question| question.contains("endpointslices")), "rbac");
+    assert!(check.message.starts_with("jane may not list"), "{check:?}");
+}
+
 fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {
     let configuration = of(json!({"metadata": {"name": "c"}, "webhooks": [webhook]}));
     let nodes = [Arc::new(node("a", None))];
