@@ -118,6 +118,11 @@ impl Manager {
     /// Initializes the provider, before any controller starts.
     pub(super) async fn initialize(&self, generation: &Generation) -> Result<(), Failure> {
         let Generation { provider, shared, .. } = generation;
+        let config_maps = ApiConfigMaps::new(shared.gate.clone());
+        let config_maps = match self.options.clients.use_service_account_credentials {
+            true => config_maps.with_accounts(self.clock.clone()),
+            false => config_maps,
+        };
         let context = ProviderContext::new(
             shared.cluster.clone(),
             shared.nodes.clone(),
@@ -128,7 +133,7 @@ impl Manager {
                 true => Arc::new(NeverWrites(shared.leadership.clone())),
                 false => Arc::new(shared.leadership.clone()),
             },
-            Arc::new(ApiConfigMaps::new(shared.gate.clone())),
+            Arc::new(config_maps),
         );
         let initialized = AssertUnwindSafe(provider.initialize(context)).catch_unwind();
         match tokio::time::timeout(INITIALIZE, initialized).await {
