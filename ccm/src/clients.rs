@@ -48,7 +48,8 @@ impl Clients {
         self.base.with_user_agent(&user_agent(name))
     }
 
-    pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, ConnectError> {
+    /// `optional`: without a token for its account the controller does not run.
+    pub(crate) async fn for_controller(&self, name: &'static str, optional: bool) -> Result<Client, ConnectError> {
         if !self.accounts {
             return Ok(self.named(name));
         }
@@ -57,7 +58,11 @@ impl Clients {
         let account = match known.get(name) {
             Some(account) => account.clone(),
             None => {
-                let made = self.base.for_account(NAMESPACE, name, Arc::clone(&self.clock)).await?;
+                let clock = Arc::clone(&self.clock);
+                let made = match optional {
+                    true => self.base.for_optional_account(NAMESPACE, name, clock).await?,
+                    false => self.base.for_account(NAMESPACE, name, clock).await?,
+                };
                 known.insert(name, made.clone());
                 made
             }

@@ -10,7 +10,7 @@ use ccm_controllers::{cluster_cidrs, ipam, lifecycle, node, node_task as task, p
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{CloudProvider, EventSink, NodeTaskSpec, PersistentVolume, PodRanges, ServiceControllerSpec};
 use ccm_runtime::events::Recorder;
-use ccm_runtime::{Permission, Store, SyncError};
+use ccm_runtime::{Client, Permission, Store, SyncError};
 use futures::future::BoxFuture;
 
 pub use crate::flags::Check;
@@ -123,6 +123,8 @@ pub struct Start<'a> {
     /// All flags.
     pub values: &'a FlagValues,
     pub(crate) recorder: &'a Recorder,
+    /// The client of the process.
+    pub(crate) client: &'a Client,
 }
 
 opaque_debug!(Start<'_>, this, "provider" = &this.provider.name());
@@ -247,7 +249,8 @@ fn configured_service(
         move |start| {
             allowed(start.values)?;
             let (balancer, events) = (start.provider.load_balancer(), start.events(service::COMPONENT));
-            service::start(start.shared.clone(), balancer, events, config.clone()).map_err(Refused::from)
+            let (shared, client) = (start.shared.clone(), start.client.clone());
+            service::start(shared, client, balancer, events, config.clone()).map_err(Refused::from)
         },
         Scope::has_services,
         move |preview| {

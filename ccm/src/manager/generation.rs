@@ -120,6 +120,11 @@ impl Manager {
     /// Initializes the provider, before any controller starts.
     pub(super) async fn initialize(&self, generation: &Generation) -> Result<(), Failure> {
         let Generation { provider, shared, .. } = generation;
+        let config_maps = ApiConfigMaps::new(shared.gate.clone());
+        let config_maps = match self.options.clients.use_service_account_credentials {
+            true => config_maps.with_accounts(self.clock.clone()),
+            false => config_maps,
+        };
         let context = ProviderContext::new(
             shared.cluster.clone(),
             shared.nodes.clone(),
@@ -130,7 +135,7 @@ impl Manager {
                 true => Arc::new(NeverWrites(shared.leadership.clone())),
                 false => Arc::new(shared.leadership.clone()),
             },
-            Arc::new(ApiConfigMaps::new(shared.gate.clone())),
+            Arc::new(config_maps),
         );
         let initialized = AssertUnwindSafe(provider.initialize(context)).catch_unwind();
         match tokio::time::timeout(INITIALIZE, initialized).await {
@@ -229,12 +234,11 @@ impl Manager {
                 tracing::warn!("Skipping {:?}: {reason}", controller.name);
                 continue;
             }
-            let client = match self.clients.for_controller(controller.client_name).await {
+            let optional = controller.name == persistent_volume::NAME;
+            let client = match self.clients.for_controller(controller.client_name, optional).await {
                 Ok(client) => client,
-                // Roles of older releases do not allow its service account: skip it, so that the others can run.
-                Err(ConnectError::Account { error, account })
-                    if error.is_forbidden() && controller.name == persistent_volume::NAME =>
-                {
+                // Roles of other programs do not allow its service account: skip it, so that the others can run.
+                Err(ConnectError::Account { error, account }) if error.is_forbidden() && optional => {
                     let (name, fix) = (controller.name, "apply the roles of this release");
                     tracing::warn!("Skipping {name:?}: its account {account} is out of reach: {error}; {fix}");
                     continue;
@@ -259,7 +263,7 @@ impl Manager {
     ) -> Result<bool, Failure> {
         let (name, label) = (controller.name, controller.label);
         let (provider, values) = (&generation.provider, &self.options.values);
-        let start = Start { shared, provider, values, recorder: &self.recorder };
+        let start = Start { shared, provider, values, recorder: &self.recorder, client: self.gate.client() };
         match (configured.start)(&start) {
             Ok(controller) => {
                 tracing::info!("Started {name:?}");

@@ -176,8 +176,8 @@ faults:
             {"apiGroups": [""], "resources": ["nodes", "nodes/status", "services", "events"], "verbs": ["*"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
             {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
-            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create"]},
-            {"apiGroups": [""], "resources": ["serviceaccounts", "serviceaccounts/token"], "verbs": ["get", "create"],
+            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create", "get"]},
+            {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"],
                 "resourceNames": ["node-controller", "route-controller", "service-controller"]},
         ]);
         create_role(&scene.bed, "go-ccm", rules).await;
@@ -186,13 +186,16 @@ faults:
         let kubeconfig = scene.bed.kubeconfig_with(&scene.bed.ccm_token).unwrap();
         let process = scene.start_as(&kubeconfig, &["--leader-elect=false"]);
         process.wait_for("grant `list` and `watch` on persistentvolumes, or switch");
-        // With one service account per controller: the role does not allow that of this controller.
+        // With one service account per controller: the role grants no token for that of this controller, as kOps's.
         let flags = ["--leader-elect=false", "--use-service-account-credentials", "--controllers=cloud-node,pvlabel"];
         let accounts = scene.start_as(&kubeconfig, &flags);
         accounts.wait_for(
             "Skipping \"persistentvolume-label-controller\": its account kube-system/pvl-controller is out of reach",
         );
         assert!(accounts.log().contains("Started \"cloud-node-controller\""));
+        assert!(!accounts.log().contains("get token failed"), "{}", accounts.log());
+        let account = "/api/v1/namespaces/kube-system/serviceaccounts/pvl-controller";
+        assert_eq!(scene.bed.get(account).await.unwrap().0, 404, "an account that is of no use is not made");
         drop(accounts);
         for name in ["a", "b"] {
             register(&scene.bed, name).await;

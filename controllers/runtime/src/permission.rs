@@ -108,18 +108,20 @@ pub const DELEGATED: &[Permission] = &[
     Permission::new("authorization.k8s.io", "subjectaccessreviews", &["create"], "authorize these requests"),
 ];
 
-/// `--use-service-account-credentials`: the service accounts of the controllers and their tokens. Every cluster has the
+/// `--use-service-account-credentials`: the creation of the controllers' service accounts. Every cluster has the
 /// namespace, so no permission to create it is needed.
-pub const ACCOUNTS: &[Permission] = &[
+pub const MAKE_ACCOUNTS: [Permission; 2] = [
     Permission::new("", "namespaces", &["get"], "check that the namespace exists before a service account is created")
         .within(SYSTEM_NAMESPACE)
         .named(&[SYSTEM_NAMESPACE])
         .or(""),
     Permission::new("", "serviceaccounts", &["create"], "create the service account of a controller if it is missing")
         .within(SYSTEM_NAMESPACE),
-    account(CLIENT_NAMES)[0],
-    account(CLIENT_NAMES)[1],
 ];
+
+/// The same with their use.
+pub const ACCOUNTS: &[Permission] =
+    &[MAKE_ACCOUNTS[0], MAKE_ACCOUNTS[1], account(CLIENT_NAMES)[0], account(CLIENT_NAMES)[1]];
 
 /// The use of these service accounts, once they exist.
 pub const fn account(names: &'static [&'static str]) -> [Permission; 2] {

@@ -135,7 +135,7 @@ impl ServiceController {
 
     fn change_of(&self, entry: &Entry, choices: &mut Choices) -> Change {
         let service = &entry.service;
-        if !self.config.role.wants(service) {
+        if !self.config.role.wants(service) || self.lacks_endpoints(service) {
             return Change::None;
         }
         let backend = |node: &Node| self.balancer.backend(service, node).map(Cow::into_owned);

@@ -33,7 +33,7 @@ use ccm_provider::{
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
-use ccm_runtime::{Permission, Queue, RateLimit};
+use ccm_runtime::{Client, Permission, Queue, RateLimit};
 
 use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
@@ -59,6 +59,8 @@ pub const PERMISSIONS: &[Permission] = &[
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// The time that a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
+/// The wait for the list of EndpointSlices.
+const LISTED: Duration = Duration::from_secs(5);
 /// Concurrent groups by default.
 const GROUPS: usize = 16;
 /// The maximum number of Services of one group that are planned together. They get their addresses when all of them are
@@ -173,9 +175,11 @@ struct ServiceController {
     node_queue: Arc<Queue<()>>,
 }
 
-/// Starts the controller; the future runs until no new work may begin.
+/// Starts the controller; the future runs until no new work may begin. `client`: that of the process, for the related
+/// objects.
 pub fn start(
     shared: Shared,
+    client: Client,
     balancer: Option<Arc<dyn LoadBalancer>>,
     events: Arc<dyn EventSink>,
     config: Config,
@@ -190,13 +194,23 @@ pub fn start(
     let limits = Limits { batch: 1000, groups: groups.unwrap_or(GROUPS) };
     let leadership = shared.leadership.clone();
     let watch = {
-        let (related, client) = (related.clone(), shared.gate.client().clone());
+        let related = related.clone();
         let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let leadership = leadership.clone();
         async move { leadership.until_ended(related.watch(&client, seed.into())).await }
     };
     let work = async move {
-        futures::join!(shared.nodes.synced(), shared.services.synced(), related.synced());
+        futures::join!(shared.nodes.synced(), shared.services.synced(), related.namespaces_synced());
+        // Nearly always listed by now; if not, Services that need them fail until then.
+        let listed = tokio::time::timeout(LISTED, related.slices_synced()).await.is_ok();
+        let late = {
+            let (controller, leadership) = (controller.clone(), leadership.clone());
+            async move {
+                if !listed && leadership.until_ended(related.slices_synced()).await.is_some() {
+                    controller.queue_restricted();
+                }
+            }
+        };
         let queue = controller.queue.clone();
         let passes = controller.clone().node_passes();
         let drift = {
@@ -209,7 +223,7 @@ pub fn start(
             }
         };
         let syncs = runner::run(controller, queue, limits, leadership, shared.metrics);
-        futures::join!(passes, drift, syncs);
+        futures::join!(passes, drift, syncs, late);
     };
     Ok(async move {
         futures::join!(watch, work);
@@ -377,6 +391,20 @@ impl ServiceController {
     /// Whether the hosts of a Service depend on its endpoints.
     fn is_restricted(&self, service: &Service) -> bool {
         self.related.slices().is_some() && self.balancer.only_nodes_with_endpoints(service)
+    }
+
+    /// Whether the hosts of a Service depend on endpoints that are not listed.
+    fn lacks_endpoints(&self, service: &Service) -> bool {
+        self.related.slices().is_some_and(|slices| !slices.is_synced()) && self.is_restricted(service)
+    }
+
+    /// Queues the Services whose hosts depend on their endpoints.
+    fn queue_restricted(&self) {
+        for service in self.shared.services.list() {
+            if self.config.role.asks(&service) && self.caught(|| self.is_restricted(&service)).unwrap_or(true) {
+                self.queue.add(Work::Sync(service.key()));
+            }
+        }
     }
 
     /// Calls code of the provider for one Service; its panic, as a text, fails only that Service.

@@ -1,10 +1,11 @@
 //! The objects beside nodes and Services on which the load balancers of some providers depend: EndpointSlices and
 //! Namespaces.
 //!
-//! The controller itself watches them, with its own permissions, and only if the provider requests them.
+//! They are watched with the permissions of the process, as by the Go programs, and only if the provider requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ccm_provider::node::Pairs;
 use ccm_provider::{NodeName, ObjectChange, Related, Service, ServiceKey};
@@ -22,11 +23,14 @@ const ENDPOINT_SLICES: Permission = Permission::new(
 const NAMESPACES: Permission =
     Permission::new("", "namespaces", &["list", "watch"], "load balancers that are chosen by labels of a namespace");
 
-/// The RBAC permissions that the controller needs for these, in addition to [`super::PERMISSIONS`].
+/// The RBAC permissions that the process needs for these.
 pub fn permissions(related: Related) -> Vec<Permission> {
     let asked = [(related.endpoint_slices, ENDPOINT_SLICES), (related.namespaces, NAMESPACES)];
     asked.into_iter().filter_map(|(is_asked, permission)| is_asked.then_some(permission)).collect()
 }
+
+/// The pause after a refusal.
+const NO_RIGHT: Duration = Duration::from_secs(30);
 
 /// The nodes with ready endpoints, by Service and slice.
 type Ready = BTreeMap<ServiceKey, BTreeMap<String, Arc<EndpointSlice>>>;
@@ -85,11 +89,15 @@ impl RelatedObjects {
         futures::join!(watch(self.slices.clone(), client, seed), watch(self.namespaces.clone(), client, seed));
     }
 
-    /// Waits until all are listed.
-    pub(super) async fn synced(&self) {
+    /// Waits until the EndpointSlices are listed.
+    pub(super) async fn slices_synced(&self) {
         if let Some(slices) = &self.slices {
             slices.synced().await;
         }
+    }
+
+    /// Waits until the Namespaces are listed: they may concern every Service.
+    pub(super) async fn namespaces_synced(&self) {
         if let Some(namespaces) = &self.namespaces {
             namespaces.synced().await;
         }
@@ -159,7 +167,8 @@ async fn fill<T: Cached>(store: Option<&Arc<Store<T>>>, client: &Client) -> Resu
 
 async fn watch<T: Cached>(store: Option<Arc<Store<T>>>, client: &Client, seed: u64) {
     if let Some(store) = store {
-        Reflector::new(store, client.clone(), seed).run().await;
+        let hint = "grant `list` and `watch` to the account of the process, see the README of the provider";
+        Reflector::new(store, client.clone(), seed).optional(NO_RIGHT, hint).run().await;
     }
 }
 

@@ -354,6 +354,11 @@ impl ServiceController {
     /// The hosts to ensure, as of the time of the answer: the candidates or, if there are none, the hosts that the
     /// guard keeps. The error ends the sync.
     async fn hosts_of(&self, service: &Service) -> Result<Chosen, Prepared> {
+        if self.lacks_endpoints(service) {
+            let text = "its hosts depend on EndpointSlices, which cannot be listed: they stay as they are";
+            let error = SyncError::Retry(text.to_owned());
+            return Err(Prepared::Ended(Err(self.failed(&Subject::service(service), error))));
+        }
         loop {
             let mut chosen = self.chosen(service, &self.all_candidates());
             if !chosen.hosts.is_empty() {

@@ -15,6 +15,8 @@ pub struct Field {
     pub own_accounts: bool,
     /// In parts, since many have the same ones.
     pub rules: &'static [&'static [Rule]],
+    /// The accounts for which it grants tokens by name.
+    pub tokens: &'static [&'static str],
     /// The resources without which nodes, Services or routes fail: an error of `migrate-check`.
     pub fails: &'static [&'static str],
     /// The resources that only this program needs: a warning of `migrate-check`.
@@ -66,6 +68,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "the chart of cloud-provider-aws",
         own_accounts: false,
+        tokens: &[],
         rules: &[
             COMMON,
             &[
@@ -82,6 +85,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "the example of cloud-provider-aws",
         own_accounts: true,
+        tokens: &[],
         rules: &[COMMON, &[("", &["serviceaccounts"], &["create", "get", "list", "watch"]), LEASES, TOKENS]],
         fails: &[],
         lacks: &["events", "persistentvolumes", "subjectaccessreviews", "tokenreviews"],
@@ -89,16 +93,18 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "kOps on AWS",
         own_accounts: true,
+        tokens: &["node-controller", "route-controller", "service-controller"],
         rules: &[
             COMMON,
-            &[("", &["serviceaccounts"], &["create", "get"]), LEASES, ("", &["secrets"], &["list", "watch"]), TOKENS],
+            &[("", &["serviceaccounts"], &["create", "get"]), LEASES, ("", &["secrets"], &["list", "watch"])],
         ],
         fails: &[],
-        lacks: &["events", "persistentvolumes", "subjectaccessreviews", "tokenreviews"],
+        lacks: &["events", "persistentvolumes", "serviceaccounts/token", "subjectaccessreviews", "tokenreviews"],
     },
     Field {
         program: "the chart of cloud-provider-openstack",
         own_accounts: false,
+        tokens: &[],
         rules: &[
             OPENSTACK,
             &[ALL_OF_NODES, ("", &["persistentvolumes"], &["*"]), ("", &["secrets"], &["list", "get", "watch"])],
@@ -109,6 +115,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "the manifests of cloud-provider-openstack",
         own_accounts: false,
+        tokens: &[],
         rules: &[OPENSTACK, &[("", &["nodes"], &["get", "list", "watch", "patch", "update", "delete"])]],
         fails: &[],
         lacks: &["persistentvolumes", "subjectaccessreviews", "tokenreviews"],
@@ -116,6 +123,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "the chart of cloud-provider-azure",
         own_accounts: false,
+        tokens: &[],
         rules: &[
             COMMON,
             &[
@@ -130,6 +138,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "the manifest of cloud-provider-gcp",
         own_accounts: true,
+        tokens: &[],
         rules: &[GCP],
         fails: &[],
         lacks: &["events", "persistentvolumes", "subjectaccessreviews"],
@@ -137,6 +146,7 @@ pub const FIELD: [Field; 8] = [
     Field {
         program: "kOps on Google Cloud",
         own_accounts: true,
+        tokens: &[],
         rules: &[GCP, &[("", &["services/status"], &["patch", "update"])]],
         fails: &[],
         lacks: &["events", "persistentvolumes", "subjectaccessreviews"],

@@ -169,18 +169,12 @@ fn config_maps(provider: &str, specs: &'static [ConfigMapSpec]) -> String {
     text
 }
 
-/// The permissions for the objects on which load balancers of a provider depend, for the process and for its service
-/// controller where that has an account of its own.
+/// The permissions of the process for the objects on which load balancers of a provider depend.
 fn related(provider: &str, related: Related) -> String {
     let name = format!("{ACCOUNT}:{provider}");
     let role = role("ClusterRole", &name, None, &rbac::related(related).cluster);
     let binding = binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), ACCOUNT);
-    let account = "service-controller";
-    format!(
-        "{HEADER}{}{binding}# With components/service-account-credentials.\n- kind: ServiceAccount\n  name: {account}\n  namespace: \
-         {SYSTEM_NAMESPACE}\n",
-        role.trim_start_matches("---\n")
-    )
+    format!("{HEADER}{}{binding}", role.trim_start_matches("---\n"))
 }
 
 fn volume_sources(provider: &str) -> &'static [VolumeSource] {

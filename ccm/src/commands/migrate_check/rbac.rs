@@ -6,7 +6,8 @@ use ccm_controllers::service;
 use ccm_provider::{Check, ConfigMapSpec, Related, SecretKey};
 use ccm_runtime::client::{ApiError, Call};
 use ccm_runtime::permission::{
-    ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
+    DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MAKE_ACCOUNTS, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
+    account as account_of,
 };
 use ccm_runtime::{Client, Permission};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -129,6 +130,11 @@ impl Needs {
     }
 }
 
+/// Without its permissions, the controller of volumes does not run, or only logs and retries.
+fn is_vital(controller: &Controller) -> bool {
+    controller.name != ccm_controllers::persistent_volume::NAME
+}
+
 /// All required permissions: of the process as `account`, and of the controllers.
 pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], provider: &Provider) -> Needs {
     let mut needs = Needs::default();
@@ -165,18 +171,25 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
     }
     let own = options.clients.use_service_account_credentials;
     if own {
-        needs.add(account, options, ACCOUNTS, true);
+        needs.add(account, options, &MAKE_ACCOUNTS, true);
+        for vital in [true, false] {
+            let clients = controllers.iter().filter(|controller| is_vital(controller) == vital);
+            let names: BTreeSet<&str> = clients.map(|controller| controller.client_name).collect();
+            let place = (Some(SYSTEM_NAMESPACE.to_owned()), names.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            if !place.1.is_empty() {
+                account_of(&[]).iter().for_each(|right| needs.add_at(account, place.clone(), right, vital));
+            }
+        }
     }
     for controller in controllers {
-        let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
-        let account = if own { own_account.as_str() } else { account };
-        // Without its permissions this controller only logs and retries.
-        let vital = controller.name != ccm_controllers::persistent_volume::NAME;
-        needs.add(account, options, controller.permissions, vital);
-        // The service controllers, whatever their names.
+        let vital = is_vital(controller);
+        // The service controllers, whatever their names. The process watches for them.
         if controller.permissions == service::PERMISSIONS {
             needs.add(account, options, &service::related::permissions(provider.related), vital);
         }
+        let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
+        let account = if own { own_account.as_str() } else { account };
+        needs.add(account, options, controller.permissions, vital);
         if own {
             needs.add(account, options, EVENTS, false);
         }

@@ -21,7 +21,7 @@ const LIFETIME: u64 = 3600;
 const SHORTEST: Duration = Duration::from_secs(600);
 /// A token is renewed when this share of its lifetime is left.
 const LEFT: f64 = 0.2;
-/// The number of attempts, and the first pause, which doubles after each.
+/// The number of attempts, except after a refusal, and the first pause, which doubles after each.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 /// The deadline of one request.
@@ -128,7 +128,7 @@ impl Account {
                 Err(error) => error,
             };
             tracing::warn!(account = self.label(), %error, "get token failed");
-            if tried == TRIES {
+            if tried == TRIES || error.is_forbidden() {
                 return Err(within(&format!("failed to get token for {}", self.label()), error));
             }
             tokio::time::sleep(pause).await;
@@ -158,6 +158,14 @@ impl Account {
             "spec": {"expirationSeconds": LIFETIME},
         });
         self.send(Call::json(Method::POST, path, &body)).await
+    }
+
+    /// Gets the first token. An account that may not have one is not made.
+    pub(super) async fn begin(self: &Arc<Self>) -> Result<(), ApiError> {
+        match self.request().await {
+            Err(error) if error.is_forbidden() => Err(error),
+            _ => self.token().await.map(drop),
+        }
     }
 
     /// Makes sure that the service account exists. Where it cannot be read, a token shows that.

@@ -137,8 +137,25 @@ impl Client {
     /// with this client.
     pub async fn for_account(&self, namespace: &str, name: &str, clock: Arc<dyn Clock>) -> Result<Self, ConnectError> {
         let account = Account::new(self.clone(), namespace, name, clock);
-        let fail = |error| ConnectError::Account { account: account.label(), error };
-        account.ensure().await.map_err(fail)?;
+        let exists = account.ensure().await;
+        self.with_account(account, exists)
+    }
+
+    /// The same for an account that roles for the Go programs may not know: it has its token now, and is not created
+    /// if that is refused.
+    pub async fn for_optional_account(
+        &self,
+        namespace: &str,
+        name: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConnectError> {
+        let account = Account::new(self.clone(), namespace, name, clock);
+        let begun = account.begin().await;
+        self.with_account(account, begun)
+    }
+
+    fn with_account(&self, account: Arc<Account>, ready: Result<(), ApiError>) -> Result<Self, ConnectError> {
+        ready.map_err(|error| ConnectError::Account { account: account.label(), error })?;
         Ok(Self { account: Some(account), ..self.clone() }.with_rate(self.rate))
     }
 

@@ -383,6 +383,18 @@ async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_b
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_not_granted_is_asked_for_once() {
+    let (base, requests) = server(|seen, _| match seen.path.ends_with("/token") {
+        true => (403, None, json!({"message": "no", "reason": "Forbidden"})),
+        false => (200, None, json!({})),
+    });
+    let client = base.for_account("kube-system", "a", clock()).await.unwrap();
+    let error = client.send(&Call::get("/x")).await.unwrap_err();
+    assert!(error.is_forbidden(), "{error}");
+    assert_eq!(requests.lock().unwrap().iter().filter(|seen| seen.path.ends_with("/token")).count(), 1);
+}
+
 /// The roles of some Go programs grant tokens, and nothing else on accounts.
 #[tokio::test]
 async fn an_account_that_cannot_be_read_is_taken_if_it_has_a_token() {

@@ -16,7 +16,7 @@ pub(crate) mod token;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ccm_kit::call::{self, CallError, Caller, ErrorKind, Failure, Meaning};
@@ -118,6 +118,8 @@ struct Inner {
     metrics: Metrics,
     remaining: Remaining,
     looks: Looks,
+    /// Why operations cannot be read.
+    unreadable: OnceLock<ApiError>,
     /// The shortest pause between looks at an operation that is honoured.
     least_delay: Duration,
 }
@@ -131,9 +133,9 @@ impl Client {
         metrics: Metrics,
         least_delay: Duration,
     ) -> Self {
-        let (callers, looks, remaining) = Default::default();
+        let (callers, looks, remaining, unreadable) = Default::default();
         let caller = caller.deadline(DEADLINE);
-        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, looks, least_delay }))
+        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, looks, unreadable, least_delay }))
     }
 
     /// Allows writes while this process leads.
@@ -349,6 +351,15 @@ impl Client {
                 let (status, code, message) = (error.status, error.code, error.message);
                 return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
             }
+            // Roles for the Go program lack the right: OpenShift's does. The object shows the end.
+            Err(error) if is_forbidden(&error) => {
+                self.0.unreadable.get_or_init(|| error);
+                let state = of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion);
+                if matches!(state, State::Running) {
+                    self.0.looks.goes_on(pending, None);
+                }
+                return Ok(state);
+            }
             answer => answer?,
         };
         let state = match &pending.watch {
@@ -363,6 +374,11 @@ impl Client {
             self.0.looks.goes_on(pending, Some(self.delay(&answer).unwrap_or_default()));
         }
         Ok(state)
+    }
+
+    /// Why operations cannot be read, if it was tried.
+    pub(crate) fn unreadable(&self) -> Option<&ApiError> {
+        self.0.unreadable.get()
     }
 
     /// Sends a write and waits for its operation, at most for `limit`.

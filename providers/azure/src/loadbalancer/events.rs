@@ -1,7 +1,7 @@
 //! The events of load balancers, without repetitions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use ccm_kit::balancer::{Progress, Written};
 use ccm_kit::{Cluster, lock};
@@ -11,6 +11,7 @@ use ccm_provider::{
 
 use super::plan::step::Write;
 use super::wanted::CONFIGURATION;
+use crate::client::ApiError;
 
 /// Reasons and text of the Go program for pools of single Services.
 const POOL_UPDATED: &str = "LoadBalancerBackendPoolUpdated";
@@ -25,12 +26,24 @@ pub(super) struct Events {
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
     /// The Services whose pools are being written, by operation.
     pools: Mutex<BTreeMap<String, String>>,
+    /// Whether the missing permission was emitted.
+    missing: OnceLock<()>,
 }
 
 impl Events {
     pub(super) fn new(cluster: Cluster) -> Self {
-        let (reported, pools) = Default::default();
-        Self { cluster, reported, pools }
+        let (reported, pools, missing) = Default::default();
+        Self { cluster, reported, pools, missing }
+    }
+
+    /// Emits a missing permission that the provider does without, which concerns all Services: once.
+    pub(super) fn missing(&self, service: &Service, error: &ApiError) {
+        let Some(context) = self.cluster.context() else { return };
+        if self.missing.set(()).is_ok() {
+            let error = ProviderError::from(error.clone());
+            let message = format!("{error}; the objects show what became of a write");
+            context.events.event(&Subject::service(service), EventType::Warning, CONFIGURATION, &message);
+        }
     }
 
     /// Emits the result of a write of the pool of a single Service. What is planned again at once has no event.

@@ -13,7 +13,7 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::{BalancerCloud, Operation, Plan, Progress, Reached, Step, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
-    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Related, Scope, Service,
+    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, ProviderError, Related, Scope, Service,
     ServiceAction, ServiceWork,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -236,6 +236,13 @@ impl BalancerCloud for Balancers {
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let item = reached.wanted.items.get(&reached.place)?;
         status(reached.observed, item)
+    }
+
+    fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
+        if let Some((cloud, error)) = self.cloud.as_ref().and_then(|cloud| Some((cloud, cloud.client.unreadable()?))) {
+            cloud.events.missing(reached.service, error);
+        }
+        Notes::default()
     }
 
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {

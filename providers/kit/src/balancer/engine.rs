@@ -264,6 +264,14 @@ impl<C: BalancerCloud> Engine<C> {
             (object.clone(), poll.await)
         });
         for (object, state) in join_all(polls).await {
+            let state = match (state, parked.get(&object)) {
+                // The next observation shows what became of it.
+                (Err(error), Some(Parked { operation, .. })) if matches!(error.class(), ErrorClass::Denied { .. }) => {
+                    let text = format!("{} was accepted, and cannot be followed", operation.text);
+                    Ok(Progress::Failed(error.wrap(text)))
+                }
+                (state, _) => state,
+            };
             match state {
                 Ok(Progress::Failed(error)) => {
                     let failed = parked.remove(&object);

@@ -176,7 +176,13 @@ pub(super) fn right(call: &Call) -> String {
     let namespace = if call.service == "network" { "Microsoft.Network" } else { "Microsoft.Compute" };
     let types: Vec<String> = super::ids::Id::parse(&call.path)
         .map(|id| id.parts.into_iter().map(|(kind, _)| kind).collect())
-        .unwrap_or_else(|| vec![call.path.rsplit('/').next().unwrap_or_default().to_owned()]);
+        .unwrap_or_else(|| {
+            let mut of_location = call.path.split('/').skip_while(|part| *part != "locations");
+            match (of_location.next(), of_location.nth(1)) {
+                (Some(locations), Some(operations)) => vec![locations.to_owned(), operations.to_owned()],
+                _ => vec![call.path.rsplit('/').next().unwrap_or_default().to_owned()],
+            }
+        });
     let verb = match call.method.as_str() {
         "GET" => "read",
         "DELETE" => "delete",

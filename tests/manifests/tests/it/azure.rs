@@ -49,9 +49,9 @@ fn watchers_of_slices(documents: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn who_balances_may_watch_endpoint_slices() {
+fn the_process_may_watch_endpoint_slices() {
     let Some(text) = overlay("azure") else { return };
-    assert_eq!(watchers_of_slices(&documents(&text)), ["cloud-controller-manager", "service-controller"]);
+    assert_eq!(watchers_of_slices(&documents(&text)), ["cloud-controller-manager"]);
     let Some(helm) = helm() else { return };
     let chart = |settings: &str| {
         let settings = format!("image.repository=a,clusterName=k,{settings}");
@@ -60,6 +60,6 @@ fn who_balances_may_watch_endpoint_slices() {
     let inline = "cloudProvider=azure,cloudConfig.inline=a";
     assert_eq!(chart(inline), ["test-cloud-controller-manager"]);
     assert_eq!(chart(&format!("{inline},trial=true,serviceAccountCredentials=true")).len(), 1);
-    assert_eq!(chart(&format!("{inline},serviceAccountCredentials=true")), ["service-controller"]);
+    assert_eq!(chart(&format!("{inline},serviceAccountCredentials=true")), ["test-cloud-controller-manager"]);
     assert_eq!(chart("cloudProvider=gce"), [""; 0]);
 }

@@ -152,6 +152,22 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");
 }
 
+/// kOps's role grants tokens for three accounts by name.
+#[test]
+fn the_account_of_the_volumes_is_asked_for_with_their_controller_and_is_not_vital() {
+    let lines_of = |more: &[&str]| {
+        let options = options(&[&["--use-service-account-credentials"], more].concat());
+        let controllers: Vec<&Controller> = options.switched_on().collect();
+        let needs = rbac::needs("jane", &options, &controllers, &rbac::Provider::default());
+        let is_of_volumes = |question: &str| {
+            question.contains("\"serviceaccounts/token\"") && question.contains("name: \"pvl-controller\"")
+        };
+        lines(answered(&needs, None, is_of_volumes))
+    };
+    assert_eq!(lines_of(&["--controllers=*,-pvlabel"]), ["info rbac"]);
+    assert_eq!(lines_of(&[]), ["warning rbac serviceaccounts/token"]);
+}
+
 #[test]
 fn rights_to_objects_that_load_balancers_depend_on_are_asked_where_the_provider_reads_them() {
     let options = options(&[]);
@@ -166,6 +182,16 @@ fn rights_to_objects_that_load_balancers_depend_on_are_asked_where_the_provider_
         refused(Related { endpoint_slices: true, namespaces: true }),
         ["error rbac endpointslices", "error rbac namespaces"]
     );
+}
+
+#[test]
+fn the_process_watches_the_objects_that_load_balancers_depend_on() {
+    let options = options(&["--use-service-account-credentials"]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let related = Related { endpoint_slices: true, namespaces: false };
+    let needs = rbac::needs("jane", &options, &controllers, &rbac::Provider { related, ..rbac::Provider::default() });
+    let check = only(answered(&needs, None, |question| question.contains("endpointslices")), "rbac");
+    assert!(check.message.starts_with("jane may not list"), "{check:?}");
 }
 
 fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {

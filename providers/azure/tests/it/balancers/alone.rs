@@ -1,5 +1,7 @@
 //! One bad object or Service fails alone.
 
+use std::time::Duration;
+
 use ccm_cloudsim::azure::MachineSeed;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
@@ -136,6 +138,36 @@ async fn the_primary_interface_of_a_machine_joins_and_leaves_wherever_it_is() {
     scene.done(&["web"], ServiceAction::UpdateHosts).await;
     assert_eq!(members(&scene), ["vm0-far", "vm2-far"]);
     scene.delete(&["web"]).await;
+    scene.bed.is_clean();
+}
+
+/// Roles of the field lack it: OpenShift's does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_right_to_read_operations_the_objects_show_the_ends_of_writes() {
+    let (denied, operation) = (vec!["operations.get".to_owned()], Duration::from_millis(300));
+    let mut scene = Scene::with(Options { denied, operation, ..Options::default() }, "", 0).await;
+    let nodes = ["vm0", "vm1"].map(|name| machine_node(&scene, name));
+    let members = |scene: &Scene| {
+        let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+        items(&pools[0], "backendIPConfigurations").len()
+    };
+    let life = async {
+        scene.service("web", &[], port(80));
+        for count in [2, 1, 2] {
+            scene.nodes = nodes[..count].to_vec();
+            scene.bed.cluster.set_nodes(scene.nodes.clone());
+            scene.ensure(&["web"]).await;
+            assert_eq!(members(&scene), count);
+        }
+        scene.delete(&["web"]).await;
+        scene.service("api", &[], port(81));
+        scene.ensure(&["api"]).await;
+        assert_ne!(scene.ip("api"), "");
+    };
+    tokio::time::timeout(Duration::from_secs(120), life).await.expect("the writes end");
+    let events = scene.bed.cluster.take_events();
+    let right = "ccm lacks Microsoft.Network/locations/operations/read: ";
+    assert_eq!(events.iter().filter(|event| event.contains(right)).count(), 1, "{events:?}");
     scene.bed.is_clean();
 }
 

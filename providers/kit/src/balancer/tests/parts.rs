@@ -17,6 +17,8 @@ enum Fate {
     Takes(Duration),
     /// Accepted, and failed after that.
     Fails,
+    /// Accepted at the first try, and nobody may read what became of it.
+    Unread,
     /// A conflict at the first try.
     Loses,
 }
@@ -102,13 +104,17 @@ impl BalancerCloud for Script {
                 self.accepted.lock().unwrap().insert(operation.name.clone(), Instant::now() + *time);
                 return Ok(Written::Accepted(operation));
             }
-            Some(Fate::Loses) | None => {}
+            Some(Fate::Unread) if is_first => return Ok(Written::Accepted(operation)),
+            Some(Fate::Unread | Fate::Loses) | None => {}
         }
         self.written.lock().unwrap().push(step.write);
         Ok(Written::Done)
     }
 
     async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        if let Some(Fate::Unread) = self.fates.get(&*operation.name) {
+            return Err(ProviderError::new(ErrorClass::Denied { action: String::new() }, "the role lacks the right"));
+        }
         if self.accepted.lock().unwrap()[&operation.name] > Instant::now() {
             return Ok(Progress::Running);
         }
@@ -286,6 +292,20 @@ async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
     let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert!(answer.result.unwrap_err().is_in_progress());
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+/// The next observation shows what became of it.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_may_not_be_read_does_not_block_its_object() {
+    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", Fate::Unread)]);
+    let mut errors = Vec::new();
+    for _ in 0..3 {
+        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+        errors.push(answer.result.map_or_else(|error| error.to_string(), |_| String::new()));
+    }
+    let reason = "changing rule was accepted, and cannot be followed: the role lacks the right";
+    assert_eq!(errors, ["the cloud is still changing rule", reason, ""]);
+    assert_eq!(tried(&engine), ["rule", "rule"]);
 }
 
 /// An observation may not show it before it is done, and nobody would look for it afterwards.

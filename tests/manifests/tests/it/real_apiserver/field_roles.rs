@@ -22,6 +22,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const LACKING: Field = Field {
     program: "the manifest of cloud-provider-gcp with one account",
     own_accounts: false,
+    tokens: &[],
     rules: &[GCP],
     fails: &["nodes", "services/status"],
     lacks: &[],
@@ -49,7 +50,11 @@ impl Scene {
         let (name, api) = (format!("field-{number}"), "rbac.authorization.k8s.io/v1");
         let rule =
             |(group, resources, verbs): &Rule| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-        let rules: Vec<Value> = field.rules.iter().copied().flatten().map(rule).collect();
+        let mut rules: Vec<Value> = field.rules.iter().copied().flatten().map(rule).collect();
+        if !field.tokens.is_empty() {
+            rules.push(json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"],
+                "resourceNames": field.tokens}));
+        }
         let role = json!({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
         self.send("POST", &format!("{RBAC}/clusterroles"), &role).await;
         let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"});

@@ -91,12 +91,12 @@ fn endpoints(endpoints: &[(&str, bool)]) -> Value {
 }
 
 /// Starts a manager, and moves the endpoints of `s` until none remains.
-pub(crate) async fn hosts_follow_endpoints(rig: &Rig) -> (Local, Running) {
+pub(crate) async fn hosts_follow_endpoints(rig: &Rig, args: &[&str]) -> (Local, Running) {
     let cloud = Local::default();
     local(rig).await;
     rig.patch("namespaces", "", "default", "", json!({"metadata": {"labels": {"tier": "gold"}}})).await;
     rig.create(slice("s-1", "s", &[("a", true), ("b", false)])).await;
-    let manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    let manager = rig.start_with(Arc::new(cloud.clone()), &[&[SERVICES], args].concat()).await;
     rig.until_service("s", "has an address", has_address).await;
     assert_eq!(cloud.calls(), ["s Ensure gold: a"]);
     rig.patch("endpointslices", "default", "s-1", "", endpoints(&[("a", true), ("b", true)])).await;
@@ -114,7 +114,7 @@ pub(crate) async fn hosts_follow_endpoints(rig: &Rig) -> (Local, Running) {
 #[tokio::test(start_paused = true)]
 async fn the_hosts_of_a_local_service_are_the_nodes_of_its_ready_endpoints() {
     let rig = Rig::new("").await;
-    let (cloud, _manager) = hosts_follow_endpoints(&rig).await;
+    let (cloud, _manager) = hosts_follow_endpoints(&rig, &[]).await;
     // The hosts of another Service are all nodes, wherever its endpoints are.
     rig.create(slice("t-1", "t", &[("a", true)])).await;
     rig.create(service("t")).await;
@@ -127,17 +127,25 @@ async fn the_hosts_of_a_local_service_are_the_nodes_of_its_ready_endpoints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_balancer_is_made_before_the_endpoints_are_listed() {
+async fn only_services_that_need_endpoints_wait_until_these_are_listed() {
     let rig = Rig::new("").await;
     let cloud = Local::default();
     local(&rig).await;
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    rig.patch("services", "default", "s", "status", status).await;
+    rig.create(service("t")).await;
     rig.create(slice("s-1", "s", &[("b", true)])).await;
     for verb in ["list", "watch"] {
         rig.faults().add(Fault::status(403).on(Match::on(verb, "endpointslices")));
     }
     let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    until_last(&rig, &cloud, "t Ensure none: a b c").await;
+    add_node(&rig, "d").await;
+    until_last(&rig, &cloud, "t UpdateHosts none: a b c d").await;
     rig.pass(MINUTE).await;
-    assert_eq!(cloud.calls(), [""; 0]);
+    assert_eq!(cloud.calls().len(), 2, "the members of s stay: {:?}", cloud.calls());
+    let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
+    assert!(event.contains("EndpointSlice"), "{event}");
     rig.faults().clear();
     until_last(&rig, &cloud, "s Ensure none: b").await;
 }

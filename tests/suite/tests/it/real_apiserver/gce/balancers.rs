@@ -102,3 +102,51 @@ async fn a_service_that_changes_its_scheme_leaves_nothing_of_the_old_one() {
     manager.stop().await;
     world.end();
 }
+
+/// The roles of kOps: the process may list ConfigMaps, and only the account `cloud-provider` may create one.
+async fn bind_roles_of_kops(world: &World) -> std::path::PathBuf {
+    let bed = world.rig.bed();
+    let kubeconfig = bed.kubeconfig_for_service_account("kube-system", "ccm").await.unwrap();
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let of_process = json!([
+        rule("*", &["*"], &["list", "watch"]),
+        rule("", &["events"], &["create", "patch", "update"]),
+        rule("", &["serviceaccounts"], &["create", "get", "update"]),
+        rule("", &["serviceaccounts/token"], &["create"]),
+    ]);
+    let of_provider = json!([rule("", &["configmaps"], &["create", "get", "list", "patch", "update", "watch"])]);
+    let api = "rbac.authorization.k8s.io";
+    for (place, prefix, account, rules) in
+        [("", "Cluster", "ccm", of_process), ("/namespaces/kube-system", "", "cloud-provider", of_provider)]
+    {
+        let (role, binding) = (format!("{prefix}Role"), format!("{prefix}RoleBinding"));
+        let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": "kube-system"});
+        let objects = [
+            json!({"apiVersion": format!("{api}/v1"), "kind": role, "metadata": {"name": account}, "rules": rules}),
+            json!({"apiVersion": format!("{api}/v1"), "kind": binding, "metadata": {"name": account},
+                "subjects": [subject], "roleRef": {"apiGroup": api, "kind": role, "name": account}}),
+        ];
+        for object in objects {
+            let path = format!("/apis/{api}/v1{place}/{}s", object["kind"].as_str().unwrap().to_lowercase());
+            let (status, body) = bed.request("POST", &path, &bed.token, Some(&object)).await.unwrap();
+            assert_eq!(status, 201, "{body}");
+        }
+    }
+    kubeconfig
+}
+
+/// Go makes it as this account too.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_roles_of_kops_the_id_of_the_cluster_is_made_as_the_account_that_may() {
+    let Some(world) = World::start().await else { return };
+    let kubeconfig = format!("--kubeconfig={}", bind_roles_of_kops(&world).await.display());
+    world.machine(1).await;
+    let manager = world.manager("", &[ARGS, &["--use-service-account-credentials", &kubeconfig]].concat());
+    world.rig.initialized("node-1").await;
+    world.rig.create(service("web", &[], &[80])).await;
+    world.rig.address("web").await;
+    let id = world.rig.bed().get("/api/v1/namespaces/kube-system/configmaps/ingress-uid").await.unwrap();
+    assert_eq!(id.0, 200, "{}", id.1);
+    world.rig.delete_service("web").await;
+    manager.stop().await;
+}
