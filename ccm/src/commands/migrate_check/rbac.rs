@@ -328,8 +328,8 @@ fn of_manifests(right: &Right) -> &'static str {
     match service_account(&right.account) {
         _ if right.account == DEFAULT_ACCOUNT => "kubectl apply -f manifests/base/rbac.yaml, or: ",
         Some((SYSTEM_NAMESPACE, name)) if controllers(name) => {
-            "it is the account of one controller (--use-service-account-credentials): apply \
-             manifests/components/service-account-credentials (Helm: serviceAccountCredentials=true), or: "
+            "it is the account of one controller (--use-service-account-credentials): add the component \
+             service-account-credentials to the overlay (Helm: serviceAccountCredentials=true), or: "
         }
         _ => "",
     }

@@ -141,8 +141,8 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     assert!(
         check.message.starts_with("system:serviceaccount:kube-system:service-controller may not patch services/status")
     );
-    let component = "it is the account of one controller (--use-service-account-credentials): apply \
-                     manifests/components/service-account-credentials (Helm: serviceAccountCredentials=true), or: kubectl ";
+    let component = "it is the account of one controller (--use-service-account-credentials): add the component \
+                     service-account-credentials to the overlay (Helm: serviceAccountCredentials=true), or: kubectl ";
     assert!(check.fix.starts_with(component), "{check:?}");
     let checks = answered(&needs, None, |question| question.contains("serviceaccounts/token"));
     let fix = &checks[0].fix;
