@@ -90,7 +90,7 @@ impl Open {
         }
         let open = Self { routes, lacking: BTreeSet::new(), ended };
         for (node, wanted) in changes.nodes.iter().filter(|(node, _)| !open.routes.contains_key(*node)) {
-            open.tell(node.clone(), *wanted > 0);
+            open.report(node.clone(), *wanted > 0);
         }
         open
     }
@@ -103,11 +103,11 @@ impl Open {
         *left -= 1;
         if *left == 0 {
             let has_all = !self.lacking.contains(&node);
-            self.tell(node, has_all);
+            self.report(node, has_all);
         }
     }
 
-    fn tell(&self, node: NodeName, has_all: bool) {
+    fn report(&self, node: NodeName, has_all: bool) {
         // The receiver lives as long as the writes.
         let _ = self.ended.unbounded_send((node, has_all));
     }
@@ -180,7 +180,7 @@ impl RouteController {
         let (ended, nodes) = mpsc::unbounded();
         let open = Open::new(changes, ended);
         let conditions = nodes
-            .map(|(node, has_all)| self.tell_node(node, has_all))
+            .map(|(node, has_all)| self.report_to_node(node, has_all))
             .buffer_unordered(IN_FLIGHT)
             .filter(|good| std::future::ready(!good))
             .count();
@@ -309,7 +309,11 @@ impl RouteController {
     }
 
     /// Writes the condition of a node if it differs. Returns whether that succeeded.
-    async fn tell_node(&self, name: NodeName, has_all: bool) -> bool {
+    async fn report_to_node(&self, name: NodeName, has_all: bool) -> bool {
+        // A route that waits for the next leader is no reason to send pods elsewhere.
+        if !has_all && !self.shared.leadership.may_begin() {
+            return true;
+        }
         let node = self.shared.nodes.get(&name);
         match node.filter(|node| decide::condition(node, has_all).is_some()) {
             Some(node) => self.write_condition(node, has_all).await,

@@ -1,6 +1,5 @@
 //! What plans depend on besides the desired and the observed state: the configuration, and what Octavia can.
 
-use super::observed::Balancer;
 use crate::client::octavia::Version;
 use crate::node::identity::Identity;
 use crate::start::config::{Config, OVN};
@@ -14,9 +13,8 @@ pub(crate) struct Env {
 
 impl Env {
     /// Octavia's driver of a balancer: its own, or the configured one for a new balancer.
-    pub(crate) fn provider<'a>(&'a self, balancer: Option<&'a Balancer>) -> &'a str {
-        let own = balancer.map(|balancer| &*balancer.lb.provider).filter(|provider| !provider.is_empty());
-        own.unwrap_or(&self.config.load_balancer.lb_provider)
+    pub(crate) fn provider<'a>(&'a self, own: Option<&'a str>) -> &'a str {
+        own.filter(|provider| !provider.is_empty()).unwrap_or(&self.config.load_balancer.lb_provider)
     }
 }
 

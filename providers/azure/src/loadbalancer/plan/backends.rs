@@ -10,9 +10,8 @@ use super::super::machines::Machine;
 use super::super::members::{Members, scheme_of};
 use super::super::names;
 use super::super::observed::{Facts, ServiceFacts};
-use super::super::wanted::hosts::Host;
+use super::super::wanted::hosts::{Host, addresses_of};
 use super::Planner;
-use super::rules::addresses_of;
 use super::security::{Keep, Ports, add_ports};
 
 /// The load balancers whose pools of all nodes Services use, by base name.

@@ -153,13 +153,15 @@ impl Planner<'_> {
     /// The Service that the members are for: they are all Services', and one of them reports what fails.
     fn owner(&self) -> Option<usize> {
         self.wanted.hosts.as_ref()?;
-        let of = |action: ServiceAction| {
+        let of = |is_one: &dyn Fn(&Item) -> bool| {
             let mut items = self.wanted.items.iter();
-            items
-                .find(|(place, item)| item.action == action && !self.failed.contains_key(place))
-                .map(|(place, _)| *place)
+            items.find(|(place, item)| is_one(item) && !self.failed.contains_key(place)).map(|(place, _)| *place)
         };
-        of(ServiceAction::UpdateHosts).or_else(|| of(ServiceAction::Ensure))
+        let is = |item: &Item, action| item.action == action;
+        // The errors of a Service that was never served are those of its settings.
+        of(&|item| is(item, ServiceAction::UpdateHosts) && !item.published.is_empty())
+            .or_else(|| of(&|item| is(item, ServiceAction::Ensure)))
+            .or_else(|| of(&|item| is(item, ServiceAction::UpdateHosts)))
     }
 
     /// The addresses of a pool.

@@ -14,7 +14,7 @@ use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
 use super::super::tags;
 use super::super::wanted::access::Access;
-use super::super::wanted::hosts::Host;
+use super::super::wanted::hosts::addresses_of;
 use super::super::wanted::{Destinations, Item, refused};
 use super::backends::Holders;
 use super::security::{self, Claim, Keep, by_family, has_failed};
@@ -245,10 +245,6 @@ impl<'a> Planner<'a> {
         }
         kept
     }
-}
-
-pub(super) fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
-    hosts.flat_map(|host| host.addresses.iter().copied()).collect()
 }
 
 /// The destinations that belong to a Service or a node.

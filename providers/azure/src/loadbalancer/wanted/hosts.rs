@@ -1,6 +1,6 @@
 //! The nodes behind load balancers. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_provider::{AddressType, Node, NodeRef};
@@ -26,6 +26,11 @@ pub(crate) struct Host {
 
 /// Nodes by name.
 pub(crate) type Hosts = BTreeMap<String, Host>;
+
+/// Their internal addresses.
+pub(crate) fn addresses_of<'h>(hosts: impl Iterator<Item = &'h Host>) -> BTreeSet<IpAddr> {
+    hosts.flat_map(|host| host.addresses.iter().copied()).collect()
+}
 
 fn is_master(node: &Node) -> bool {
     MASTERS.iter().any(|label| node.labels.contains_key(label)) || node.labels.get(OLD_ROLE) == Some("master")

@@ -144,7 +144,7 @@ pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, it
 
 impl<'a> Draft<'a> {
     fn new(env: &'a Env, observed: &'a Observed, place: usize, item: &'a Item) -> Self {
-        let provider = env.provider(observed.balancer(place));
+        let provider = env.provider(observed.balancer(place).map(|balancer| &*balancer.lb.provider));
         let features = Features::of(observed.version, provider);
         let (claim, part, findings) = (claim(observed, place, item), Part::new(Kind::Frame), item.findings.clone());
         Self { env, provider, features, place, item, claim, observed, part, steps: Vec::new(), findings }

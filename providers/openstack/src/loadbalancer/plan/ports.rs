@@ -11,7 +11,6 @@ use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Step, made};
 use super::super::wanted::{NodePort, Port, Settings, Target, transport};
 use super::bodies::change;
-use super::protocol::pool_at;
 use super::{Changed, Draft, Fields, LISTENER, POOL, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
@@ -500,6 +499,11 @@ fn is_same(one: &Member, other: &Member) -> bool {
 pub(super) fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
     let is_of = |listener: &&Listener| listener.protocol_port == port.port && listener.protocol == port.protocol;
     balancer.listeners.iter().find(is_of)
+}
+
+/// The pool behind a port, of whatever protocol.
+fn pool_at<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
+    balancer.pool_of(balancer.listeners.iter().find(|listener| same_port(listener, port))?)
 }
 
 /// The pool behind a port, of whatever protocol, if its members can be changed: Octavia refuses that in ERROR.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::observed::Balancer;
 use super::super::wanted::{Port, Settings};
-use super::ports::{found, part_of, same_port};
+use super::ports::{found, part_of};
 use super::{Changed, Draft, Fields, LISTENER, POOL};
 use crate::client::octavia::{Listener, Pool};
 
@@ -75,9 +75,4 @@ impl Draft<'_> {
             self.delete_part(balancer, &POOL, &former.id, &former.name, "its protocol cannot be changed");
         }
     }
-}
-
-/// The pool behind a port, of whatever protocol.
-pub(super) fn pool_at<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
-    balancer.pool_of(balancer.listeners.iter().find(|listener| same_port(listener, port))?)
 }
