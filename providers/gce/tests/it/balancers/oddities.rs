@@ -93,9 +93,18 @@ async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
     for service in [&mut tcp, &mut udp] {
         scene.is_steady(service).await;
     }
-    // The same port of the same protocol is refused by the cloud, and nothing of the others changes.
+    // The same port of the same protocol is refused, and nothing changes: also if the Service has another address.
     let mut third = dns("third", "UDP");
-    assert!(scene.refused(&mut third).await.contains("in-use"));
+    let before = scene.names();
+    assert!(scene.refused(&mut third).await.contains("is in use by"));
+    assert_eq!(scene.names(), before);
+    third.spec.load_balancer_ip = String::new();
+    let served = scene.ensure(&mut third).await;
+    third.spec.load_balancer_ip.clone_from(&mine);
+    let before = scene.names();
+    assert!(scene.refused(&mut third).await.contains("is in use by"));
+    assert_eq!(scene.names(), before);
+    assert!(scene.cloud().objects("forwardingRules").iter().any(|rule| rule["IPAddress"] == served));
     scene.delete(&mut third).await;
     scene.is_steady(&mut udp).await;
     scene.is_correct();

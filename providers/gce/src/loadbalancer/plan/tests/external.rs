@@ -363,12 +363,6 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
     );
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains("in use by x"), "{error}");
-    // Forwarding rules share an address if they differ in protocol or ports.
-    reserve(
-        &mut sketch,
-        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
-    );
-    assert!(words(&sketch.ensures(&wants("198.51.100.1"))).contains(&"create ForwardingRule LB".to_owned()));
     // Found before the first write.
     let mut sketch = Sketch::new();
     for (fields, expected) in [
@@ -382,6 +376,38 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
         assert!(error.contains("spec.loadBalancerIP") && error.contains(expected), "{error}");
     }
     assert!(sketch.refuses(&wants("10.1.2.3")).contains("is a private address, and the load balancer EXTERNAL"));
+}
+
+#[test]
+fn a_rule_is_replaced_only_if_the_other_rules_with_the_address_are_known_to_differ() {
+    let user = format!("{WWW}/regions/us-central1/forwardingRules/x");
+    let mut sketch = go_made();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
+    let wanted = wants("198.51.100.1");
+    let is_replaced = |sketch: &Sketch| words(&sketch.ensures(&wanted)).contains(&"create ForwardingRule LB".to_owned());
+    // It cannot be read.
+    let error = sketch.refuses(&wanted);
+    assert!(error.contains("in use by x, and it is not known for which ports"), "{error}");
+    for (fields, shares) in [
+        (json!({"IPProtocol": "UDP", "portRange": "80-80"}), true),
+        (json!({"IPProtocol": "TCP", "portRange": "8000-9000"}), true),
+        (json!({"IPProtocol": "TCP", "ports": ["8000", "9000"]}), true),
+        (json!({"IPProtocol": "TCP", "portRange": "1-1000"}), false),
+        (json!({"IPProtocol": "TCP", "ports": ["80", "9000"]}), false),
+        (json!({"IPProtocol": "TCP", "allPorts": true}), false),
+        (json!({"IPProtocol": "TCP"}), false),
+    ] {
+        let rule = serde_json::from_value(fields.clone()).unwrap();
+        sketch.observed.sharers = [(user.clone(), rule)].into();
+        match shares {
+            true => assert!(is_replaced(&sketch), "{fields}"),
+            false => assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}"),
+        }
+    }
+    // The first rule of a Service has nothing to lose.
+    let mut sketch = Sketch::new();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
+    assert!(is_replaced(&sketch));
 }
 
 #[test]
