@@ -384,7 +384,8 @@ fn a_rule_is_replaced_only_if_the_other_rules_with_the_address_are_known_to_diff
     let mut sketch = go_made();
     reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
     let wanted = wants("198.51.100.1");
-    let is_replaced = |sketch: &Sketch| words(&sketch.ensures(&wanted)).contains(&"create ForwardingRule LB".to_owned());
+    let is_replaced =
+        |sketch: &Sketch| words(&sketch.ensures(&wanted)).contains(&"create ForwardingRule LB".to_owned());
     // It cannot be read.
     let error = sketch.refuses(&wanted);
     assert!(error.contains("in use by x, and it is not known for which ports"), "{error}");
@@ -401,13 +402,30 @@ fn a_rule_is_replaced_only_if_the_other_rules_with_the_address_are_known_to_diff
         sketch.observed.sharers = [(user.clone(), rule)].into();
         match shares {
             true => assert!(is_replaced(&sketch), "{fields}"),
-            false => assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}"),
+            false => {
+                assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}")
+            }
         }
     }
     // The first rule of a Service has nothing to lose.
     let mut sketch = Sketch::new();
     reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
     assert!(is_replaced(&sketch));
+}
+
+#[test]
+fn the_address_of_a_replaced_rule_is_kept_until_the_rule_with_the_requested_one_is_there() {
+    let mut sketch = go_made();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1"}));
+    let steps = words(&sketch.ensures(&wants("198.51.100.1")));
+    let at = |text: &str| steps.iter().position(|step| step == text).unwrap_or_else(|| panic!("{text}: {steps:?}"));
+    assert!(at("create Address LB") < at("delete ForwardingRule LB"), "{steps:?}");
+    assert!(at("create ForwardingRule LB") < at("delete Address LB"), "{steps:?}");
+    // It is reserved by the user.
+    let old = sketch.ip().unwrap();
+    reserve(&mut sketch, json!({"name": "old", "address": old}));
+    let steps = words(&sketch.ensures(&wants("198.51.100.1")));
+    assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
 }
 
 #[test]
