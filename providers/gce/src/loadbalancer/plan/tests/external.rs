@@ -400,11 +400,10 @@ fn a_rule_is_replaced_only_if_the_other_rules_with_the_address_are_known_to_diff
     ] {
         let rule = serde_json::from_value(fields.clone()).unwrap();
         sketch.observed.sharers = [(user.clone(), rule)].into();
-        match shares {
-            true => assert!(is_replaced(&sketch), "{fields}"),
-            false => {
-                assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}")
-            }
+        if shares {
+            assert!(is_replaced(&sketch), "{fields}");
+        } else {
+            assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}");
         }
     }
     // The first rule of a Service has nothing to lose.
