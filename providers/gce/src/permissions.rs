@@ -154,7 +154,7 @@ pub(crate) const OPTIONAL: &[(&str, &str)] = &[
 ];
 
 const ONE_BY_ONE: &str = "objects are read one by one, which takes long with many Services";
-const UNREAD: &str = "the end of a write is found by reading its object, with one Warning; a change is looked at again after ten seconds";
+const UNREAD: &str = "the end of a write is found by reading its object, with one Warning; a change is looked at again after 10, 20, 40 … seconds, and fails if it is not seen for two minutes";
 const SUBNETWORK: &str = "new internal load balancers need `subnetwork-name`";
 
 /// The same in the project of the network, if that is the host project of a shared VPC.

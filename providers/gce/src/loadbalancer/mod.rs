@@ -200,8 +200,8 @@ impl BalancerCloud for Balancers {
     /// An instance may come back with its name, or be accepted later. A change that was sent may have failed.
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
-        let mut planned = reached.left.steps.iter().filter(|step| step.items.contains(reached.place));
-        if let Some(soon) = planned.find_map(|step| cloud.ongoing.look_again(step.write.act.write())) {
+        let planned = reached.left.steps.iter().filter(|step| step.items.contains(reached.place));
+        if let Some(soon) = cloud.ongoing.look_again(&item.names.balancer, planned.map(|step| &step.write)) {
             return Some(soon);
         }
         let missing = &cloud.reads.missing;

@@ -29,7 +29,7 @@ use super::plan::{self, Needs, needs_rule};
 use super::tags;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
-use crate::client::balancing::{Address, BackendService, GroupMember, InstanceGroup, TargetPool};
+use crate::client::balancing::{Address, BackendService, ForwardingRule, GroupMember, InstanceGroup, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
@@ -37,7 +37,7 @@ use crate::client::operation::{
     HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, INSTANCE_LIST,
     Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
 };
-use crate::client::resource::{Collection, Scope, last_part};
+use crate::client::resource::{Collection, ResourceId, Scope, last_part};
 use crate::client::{ApiError, Client, Named, is_forbidden};
 use crate::ownership::ClusterNames;
 
@@ -269,7 +269,7 @@ impl Reads {
     /// The reservations of the addresses that new rules get.
     async fn read_reserved(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let looked_for: BTreeSet<String> =
-            wanted.items.values().filter_map(|item| plan::address_to_look_for(env, observed, item)).collect();
+            wanted.items.values().flat_map(|item| plan::addresses_to_look_for(env, observed, item)).collect();
         let found = looked_for.into_iter().map(async |ip| (self.reserved(env, &ip).await, ip));
         let unread = Unread::default();
         for (address, ip) in join_all(found).await {
@@ -278,7 +278,36 @@ impl Reads {
                 Err(error) => unread.add(Collection::Addresses, &ip, error.into()),
             }
         }
+        self.read_sharers(env, &unread, observed).await;
         unread.into(observed);
+    }
+
+    /// The forwarding rules that have one of these addresses: others may have it, too, if they differ.
+    async fn read_sharers(&self, env: &Env, unread: &Unread, observed: &mut Observed) {
+        let region = env.region();
+        let users = observed.reserved.iter().flat_map(|(ip, address)| address.users.iter().map(move |user| (ip, user)));
+        let read = users.filter_map(|(ip, user)| {
+            let id = ResourceId::parse(user)?;
+            let is_ours = !env.links.is_shared_vpc() || id.project.as_ref().is_none_or(|it| *it == env.links.project);
+            let is_rule = id.collection == Collection::ForwardingRules.as_str() && id.scope == region;
+            (is_rule && is_ours).then_some((ip, user, id.name))
+        });
+        let read = read.map(async |(ip, user, name)| {
+            let rule = match observed.rules.get(&name) {
+                Some(rule) => Ok(Some(rule.clone())),
+                None => self.client.get::<ForwardingRule>(FORWARDING_RULE_GET, &region, &name).await,
+            };
+            (ip, user, rule)
+        });
+        let mut sharers = BTreeMap::new();
+        for (ip, user, rule) in join_all(read).await {
+            match rule {
+                Ok(rule) => sharers.extend(rule.map(|rule| (user.clone(), rule))),
+                Err(error) if is_forbidden(&error) => {}
+                Err(error) => unread.add(Collection::Addresses, ip, error.into()),
+            }
+        }
+        observed.sharers = sharers;
     }
 
     /// The ranges of the subnetworks, if an address must be in one of them. If they are not known, the cloud refuses an

@@ -22,6 +22,9 @@ pub(crate) struct Observed {
     pub(crate) addresses: BTreeMap<String, Address>,
     /// By address; only those that were looked up.
     pub(crate) reserved: BTreeMap<String, Address>,
+    /// The forwarding rules that have one of these addresses, by URL as a user of it; without those that may not be read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) sharers: BTreeMap<String, ForwardingRule>,
     /// The range of each subnetwork, by URL, if a Service asks for an internal address that is not reserved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) ranges: BTreeMap<String, String>,

@@ -31,19 +31,23 @@ const REFUSED: Duration = Duration::from_secs(300);
 const SLOW_GROUP: Duration = Duration::from_secs(10);
 /// The time until an object must show the effect of a write whose operation cannot be read.
 const SHOWN: Duration = Duration::from_secs(120);
-/// A change whose end was not seen is looked at again after this time.
+/// A change whose end was not seen is looked at again after this time, doubled each time.
 const UNSEEN: Duration = Duration::from_secs(10);
+/// The least delay of such a look.
+const SOON: Duration = Duration::from_secs(1);
+/// A change whose end was not seen, and that was not sent since, is forgotten after this time.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// The writes whose operations go on, by operation, and what their end means.
+/// The writes whose operations go on, by operation, what their end means, and their key among the unseen ones.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
-    sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
+    sent: Mutex<BTreeMap<String, (Sent, Meant, String)>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
-    /// The changes whose end was not seen, and when that was.
-    unseen: Mutex<BTreeMap<String, Instant>>,
+    /// The changes whose end was not seen, by [`key`].
+    unseen: Mutex<BTreeMap<String, Unseen>>,
     /// The instances that were refused, by pool or group, with the reason.
     refused: Mutex<BTreeMap<(String, Host), (ProviderError, Instant)>>,
     /// The reason why operations cannot be read, until it was reported.
@@ -58,11 +62,45 @@ impl Ongoing {
         refused.get(&(target(write), host.clone())).map(|(error, _)| error.clone())
     }
 
-    /// The delay of another look at a change whose end was not seen: only the object shows whether it has failed.
-    pub(super) fn look_again(&self, write: &Write) -> Option<Duration> {
+    /// The delay of another look at changes whose end was not seen, if a balancer still needs one of them: only the
+    /// object shows whether it has failed. Those that it needs no more have taken effect.
+    pub(super) fn look_again<'s>(&self, balancer: &str, planned: impl Iterator<Item = &'s Step>) -> Option<Duration> {
         let mut unseen = lock(&self.unseen);
-        unseen.retain(|_, at| at.elapsed() < SHOWN);
-        unseen.contains_key(&write.to_string()).then_some(UNSEEN)
+        if unseen.is_empty() {
+            return None;
+        }
+        let planned: BTreeSet<String> = planned.map(key).collect();
+        unseen.retain(|key, change| planned.contains(key) || !change.needed_by.contains(balancer));
+        let needed = unseen.iter_mut().filter(|(key, _)| planned.contains(*key)).map(|(_, change)| {
+            change.needed_by.insert(balancer.to_owned());
+            change.wait().max(SOON)
+        });
+        needed.min()
+    }
+
+    /// Notes that a change was accepted, and its end not seen. An error if that is so for long.
+    fn note_unseen(&self, key: &str, write: &Write, error: ApiError) -> Result<(), ProviderError> {
+        let mut unseen = lock(&self.unseen);
+        unseen.retain(|_, change| change.last.elapsed() < FORGOTTEN);
+        let (now, failure) = (Instant::now(), not_seen(write, error));
+        match unseen.get_mut(key).filter(|change| !change.needed_by.is_empty()) {
+            Some(change) => {
+                (change.last, change.times) = (now, change.times.saturating_add(1));
+                if change.first.elapsed() < SHOWN { Ok(()) } else { Err(failure) }
+            }
+            None => {
+                let change = Unseen { first: now, last: now, times: 1, needed_by: BTreeSet::new(), failure };
+                unseen.insert(key.to_owned(), change);
+                Ok(())
+            }
+        }
+    }
+
+    /// The result of a change that is not sent now because its end was not seen lately.
+    fn withheld(&self, key: &str) -> Option<Result<Written, ProviderError>> {
+        let unseen = lock(&self.unseen);
+        let change = unseen.get(key).filter(|change| !change.needed_by.is_empty() && !change.wait().is_zero())?;
+        Some(if change.first.elapsed() < SHOWN { Ok(Written::Done) } else { Err(change.failure.clone()) })
     }
 
     /// Whether a pool or group refused this instance.
@@ -72,6 +110,34 @@ impl Ongoing {
         };
         lock(&self.refused).iter().any(is_it)
     }
+}
+
+/// A change that was accepted, and whose end was not seen.
+#[derive(Debug)]
+struct Unseen {
+    first: Instant,
+    last: Instant,
+    times: u32,
+    /// The balancers whose plans had it afterwards; none if it has taken effect.
+    needed_by: BTreeSet<String>,
+    failure: ProviderError,
+}
+
+impl Unseen {
+    /// The time until it may be sent again; doubled each time.
+    fn wait(&self) -> Duration {
+        let delay = UNSEEN.saturating_mul(1 << (self.times.clamp(1, 8) - 1)).min(SHOWN);
+        delay.saturating_sub(self.last.elapsed())
+    }
+}
+
+/// Identifies a change with its content.
+fn key(step: &Step) -> String {
+    format!("{:?}", step.act)
+}
+
+fn not_seen(write: &Write, error: ApiError) -> ProviderError {
+    ProviderError::from(error).wrap(format!("{write} was accepted, and its effect is not seen"))
 }
 
 /// The reason why operations cannot be read.
@@ -121,6 +187,9 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// Begins one step.
     pub(super) async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
+        if let Some(result) = self.ongoing.withheld(&key(step)) {
+            return result;
+        }
         let written = self.send(step, outputs).await.inspect_err(|_| self.note_group(step.act.write()))?;
         if matches!(written, Written::Done) {
             self.completed(step, outputs).await?;
@@ -189,7 +258,7 @@ impl Writer<'_> {
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
         let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
         let name = sent.key().to_owned();
-        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant));
+        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant, key(step)));
         let verb = match step.verb {
             ccm_provider::Verb::Create => "creating",
             ccm_provider::Verb::Update => "updating",
@@ -203,7 +272,7 @@ impl Writer<'_> {
     /// Looks at an operation for a moment.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = lock(&self.ongoing.sent).get(&operation.name).cloned();
-        let Some((mut sent, meant)) = ongoing else { return Ok(Progress::Done) };
+        let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
         let look = tokio::time::timeout(LOOK, self.client.look(&mut sent)).await;
         if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
             self.note_group(&sent.write);
@@ -218,7 +287,7 @@ impl Writer<'_> {
                 if is_forbidden(&error) {
                     self.ongoing.unreadable.note(error.clone().into());
                 }
-                let progress = self.shown(&sent, error).await?;
+                let progress = self.shown(&sent, &key, error).await?;
                 if !matches!(progress, Progress::Running) {
                     lock(&self.ongoing.sent).remove(&operation.name);
                 }
@@ -238,25 +307,22 @@ impl Writer<'_> {
     }
 
     /// The progress of a write whose operation cannot be read, from the object: whether it is there, or is gone. A change
-    /// is seen by the next observation.
-    async fn shown(&self, sent: &Sent, error: ApiError) -> Result<Progress, ProviderError> {
+    /// is seen by the next observation: until then it is sent again ever more rarely, and fails in the end.
+    async fn shown(&self, sent: &Sent, key: &str, error: ApiError) -> Result<Progress, ProviderError> {
         let write = &sent.write;
         let is_there = match (write.operation.verb, write.operation.read()) {
             (Verb::Insert | Verb::Delete, Some(read)) => {
                 self.client.get::<Value>(read, &write.scope, &write.name).await?.is_some()
             }
             _ => {
-                lock(&self.ongoing.unseen).insert(write.to_string(), Instant::now());
-                return Ok(Progress::Done);
+                let noted = self.ongoing.note_unseen(key, write, error);
+                return Ok(noted.map_or_else(Progress::Failed, |()| Progress::Done));
             }
         };
         match is_there == (write.operation.verb == Verb::Insert) {
             true => Ok(Progress::Done),
             false if sent.age() < SHOWN => Ok(Progress::Running),
-            false => {
-                let text = format!("{write} was accepted, and its effect is not seen");
-                Ok(Progress::Failed(ProviderError::from(error).wrap(text)))
-            }
+            false => Ok(Progress::Failed(not_seen(write, error))),
         }
     }
 
@@ -488,6 +554,54 @@ mod tests {
     fn names(error: &ApiError) -> Option<Vec<String>> {
         let hosts = ["n1", "n2"].map(|name| Host { zone: "us-central1-b".to_owned(), name: name.to_owned() });
         denied(error, &hosts).map(|denied| denied.hosts.into_iter().map(|host| host.name).collect())
+    }
+
+    /// A change that fails at its end each time.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_never_seen_is_sent_ever_more_rarely_and_fails() {
+        let (ongoing, step) = (Ongoing::default(), change());
+        let note = |step: &Step| ongoing.note_unseen(&key(step), step.act.write(), error(403, "forbidden", "denied"));
+        let look = |step: &Step| ongoing.look_again("a", [step].into_iter());
+        let waits = async |wait| {
+            assert_eq!(look(&step), Some(Duration::from_secs(wait)));
+            assert!(matches!(ongoing.withheld(&key(&step)), Some(Ok(Written::Done))));
+            tokio::time::advance(Duration::from_secs(wait)).await;
+            assert!(ongoing.withheld(&key(&step)).is_none());
+        };
+        for wait in [10, 20, 40, 80] {
+            note(&step).unwrap();
+            waits(wait).await;
+        }
+        let text = note(&step).unwrap_err().to_string();
+        assert!(text.contains("was accepted, and its effect is not seen"), "{text}");
+        assert!(matches!(ongoing.withheld(&key(&step)), Some(Err(_))));
+        // Once its effect is seen, the same change begins anew.
+        assert_eq!(ongoing.look_again("b", [].into_iter()), None);
+        assert!(ongoing.withheld(&key(&step)).is_some());
+        assert_eq!(ongoing.look_again("a", [].into_iter()), None);
+        assert!(ongoing.withheld(&key(&step)).is_none());
+        note(&step).unwrap();
+    }
+
+    fn change() -> Step {
+        let write = Write::new(TARGET_POOL_ADD, crate::client::resource::Scope::region("us-central1"), "a");
+        Step {
+            items: [0].into(),
+            is_shared: false,
+            balancer: Some("a".to_owned()),
+            rank: Rank::JoinPools,
+            order: 0,
+            part: ccm_kit::balancer::Part::of(ccm_kit::balancer::Kind::Members, "pool"),
+            needs: &[],
+            act: Act::Join { write, hosts: Vec::new(), has_others: true },
+            verb: ccm_provider::Verb::Attach,
+            kind: "Instances",
+            id: "a".to_owned(),
+            changes: Vec::new(),
+            reason: "",
+            risk: ccm_provider::Risk::None,
+            restore: None,
+        }
     }
 
     #[test]

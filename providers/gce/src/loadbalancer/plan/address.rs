@@ -4,6 +4,7 @@
 //! reservation outlives a failure, and is released once the new rule has the address. The first rule of a Service has
 //! no address to lose, and projects have few reservations.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use ccm_provider::address::parse_cidr;
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
+use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
 use super::super::wanted::{Settings, refused};
-use super::{Draft, put, what};
+use super::{Draft, external, internal, put, what};
 use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
@@ -48,6 +50,16 @@ impl Kind<'_> {
     }
 }
 
+/// The ports of a rule; `None`: all of them.
+fn rule_ports(rule: &ForwardingRule) -> Option<BTreeSet<u16>> {
+    match (&*rule.ports, &*rule.port_range) {
+        _ if rule.all_ports => None,
+        ([], "") => None,
+        ([], range) => ports::expanded(&[range.to_owned()]),
+        (discrete, _) => ports::expanded(discrete),
+    }
+}
+
 impl Draft<'_> {
     /// Secures an address for a rule that will be created: the requested one, or any. Returns it, or its placeholder;
     /// empty if the rule gets one when it is created.
@@ -65,7 +77,17 @@ impl Draft<'_> {
         }
         let reserved = wanted.as_ref().and_then(|ip| self.observed.reserved.get(ip)).filter(|it| it.name != name);
         if let Some(reserved) = reserved {
-            self.may_use(reserved, kind)?;
+            self.may_use(settings, reserved, kind)?;
+            // The former rule comes back with its address if the cloud refuses the new one.
+            let is_lost = |rule: &&ForwardingRule| {
+                let ip = &rule.ip_address;
+                !ip.is_empty() && *ip != reserved.address && !self.observed.reserved.contains_key(ip)
+            };
+            if let Some(rule) = rule.filter(is_lost).filter(|_| left.is_none()) {
+                let tier = if rule.network_tier == Tier::Standard.as_str() { Tier::Standard } else { Tier::Premium };
+                let subnetwork = Some(&*rule.subnetwork).filter(|url| !url.is_empty());
+                self.reserve(Some(&rule.ip_address), &Kind { scheme: kind.scheme, tier, subnetwork })?;
+            }
             return Ok(reserved.address.clone());
         }
         let new_ip = settings.ip.as_ref().filter(|ip| rule.is_none_or(|rule| rule.ip_address != **ip));
@@ -85,6 +107,12 @@ impl Draft<'_> {
         if rule.is_none() {
             return Ok(wanted.unwrap_or_default());
         }
+        self.reserve(wanted.as_deref(), kind)?;
+        Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
+    }
+
+    /// Reserves an address, or any, until the new rule is there.
+    fn reserve(&mut self, ip: Option<&str>, kind: &Kind<'_>) -> Result<(), ProviderError> {
         if !self.may_reserve {
             let text =
                 "other Services have reserved addresses, of which a region has few: its rule is replaced after theirs";
@@ -100,13 +128,13 @@ impl Draft<'_> {
                 }
             }
         }
-        if let Some(ip) = &wanted {
+        if let Some(ip) = ip {
             put(&mut body, "address", json!(ip));
         }
-        let write = self.write(ADDRESS_RESERVE, &name).body(body);
+        let write = self.write(ADDRESS_RESERVE, &self.item.names.balancer).body(body);
         let reason = "the address is kept until the forwarding rule has it";
         self.push(Rank::Reserve, Act::Reserve(write), what(Verb::Create, "Address", reason));
-        Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
+        Ok(())
     }
 
     /// Checks that an address that is not reserved is one of the subnetwork, if its range is known.
@@ -126,7 +154,7 @@ impl Draft<'_> {
     }
 
     /// Checks that an address that somebody else reserved can be used.
-    fn may_use(&self, address: &Address, kind: &Kind<'_>) -> Result<(), ProviderError> {
+    fn may_use(&self, settings: &Settings, address: &Address, kind: &Kind<'_>) -> Result<(), ProviderError> {
         let (ip, name) = (&address.address, &address.name);
         let refuse =
             |why: String| Err(refused(format!("spec.loadBalancerIP {ip:?}: the reserved address {name} {why}")));
@@ -168,20 +196,40 @@ impl Draft<'_> {
                 address.purpose
             ));
         }
-        // The Service's own rule has it until the rule is replaced. External forwarding rules share an address if they
-        // differ in protocol or ports, internal ones if it is reserved for that.
-        let is_rule = |user: &str| {
-            ResourceId::parse(user).is_some_and(|id| id.collection == Collection::ForwardingRules.as_str())
-        };
-        let shares = |user: &str| address.is_shared() || kind.scheme == Scheme::External && is_rule(user);
-        let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer && !shares(user));
-        match other {
-            Some(user) => Err(refused(format!(
-                "spec.loadBalancerIP {ip:?}: the reserved address {name} is in use by {}; use another one or free it",
+        let others = address.users.iter().filter(|user| last_part(user) != self.item.names.balancer);
+        let found = others.filter_map(|user| Some((user, self.conflict(settings, address, user, kind.scheme)?))).next();
+        match found {
+            Some((user, why)) => Err(refused(format!(
+                "spec.loadBalancerIP {ip:?}: the reserved address {name} is in use by {}{why}; use another one or free it",
                 last_part(user)
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Why an address cannot be used beside this user. The Service's own rule has it until the rule is replaced. External
+    /// forwarding rules share an address if they differ in protocol or ports, internal ones if it is reserved for that.
+    fn conflict(&self, settings: &Settings, address: &Address, user: &str, scheme: Scheme) -> Option<&'static str> {
+        let id = ResourceId::parse(user);
+        let is_rule = id.is_some_and(|id| id.collection == Collection::ForwardingRules.as_str());
+        if !(address.is_shared() || scheme == Scheme::External && is_rule) {
+            return Some("");
+        }
+        let Some(other) = self.observed.sharers.get(user) else {
+            // The cloud refuses the first rule of a Service. One that is replaced would be gone by then.
+            let has_rule = self.observed.rule(&self.item.names).is_some();
+            return has_rule.then_some(", and it is not known for which ports");
+        };
+        let is_same_protocol = other.ip_protocol.is_empty() || other.ip_protocol == settings.protocol;
+        let ports = match scheme {
+            Scheme::External => external::rule_ports(self.env, settings),
+            Scheme::Internal => internal::rule_ports(settings),
+        };
+        let overlaps = match (ports, rule_ports(other)) {
+            (Some(ours), Some(theirs)) => !ours.is_disjoint(&theirs),
+            _ => true,
+        };
+        (is_same_protocol && overlaps).then_some(" for the same protocol and port")
     }
 
     /// Releases the reservation: the rule has the address now.

@@ -100,6 +100,12 @@ fn is_discrete(env: &Env, settings: &Settings) -> bool {
     env.options.discrete_ports && settings.ports.len() <= MOST_PORTS
 }
 
+/// The ports of a new rule.
+pub(super) fn rule_ports(env: &Env, settings: &Settings) -> Option<BTreeSet<u16>> {
+    let is_discrete = is_discrete(env, settings);
+    if is_discrete { Some(settings.ports.clone()) } else { ports::expanded(&[ports::range(&settings.ports)]) }
+}
+
 /// Whether a pool has to be replaced: its affinity, which is immutable, or its health check is a different one.
 fn is_replaced(item: &Item, settings: &Settings, pool: &TargetPool) -> bool {
     let has_own = has_own_check(&item.names.balancer, pool);

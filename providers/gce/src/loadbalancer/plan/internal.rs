@@ -1,5 +1,7 @@
 //! Internal load balancers: instance groups, health check, backend service, forwarding rule, firewall rules. Pure.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::{Change, ProviderError, Verb};
 use serde_json::{Value, json};
 
@@ -67,6 +69,11 @@ pub(super) fn ip(env: &Env, observed: &Observed, settings: &Settings, rule: Opti
     let of_rule =
         rule.filter(|rule| is_in_subnetwork(env, observed, settings, rule)).map(|rule| rule.ip_address.clone());
     settings.ip.clone().or(of_rule).filter(|ip| !ip.is_empty())
+}
+
+/// The ports of a new rule; `None`: all of them.
+pub(super) fn rule_ports(settings: &Settings) -> Option<BTreeSet<u16>> {
+    Some(settings.ports.clone()).filter(|ports| ports.len() <= MOST_PORTS)
 }
 
 /// The name of the backend service.

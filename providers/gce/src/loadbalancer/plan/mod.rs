@@ -214,7 +214,16 @@ pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> O
     shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
 }
 
-/// The requested address of a Service whose rule will be created, if any: its reservation is looked up.
+/// The addresses whose reservations are looked up for a Service whose rule will be created: the requested one, and that
+/// of the rule which is replaced.
+pub(super) fn addresses_to_look_for(env: &Env, observed: &Observed, item: &Item) -> BTreeSet<String> {
+    let Some(wanted) = address_to_look_for(env, observed, item) else { return BTreeSet::new() };
+    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
+    let old = rule.map(|rule| rule.ip_address.clone()).filter(|ip| !ip.is_empty());
+    old.into_iter().chain([wanted]).collect()
+}
+
+/// The requested address of a Service whose rule will be created, if any.
 pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
     let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
     let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
@@ -245,7 +254,7 @@ pub(super) fn is_read(env: &Env, observed: &Observed, item: &Item) -> Result<(),
     let mut needs = Needs { rules: [item.names.balancer.clone()].into(), ..Needs::default() };
     needs.add(env, observed, item, false);
     needs.add_replaced(observed, item);
-    needs.addresses.extend(address_to_look_for(env, observed, item));
+    needs.addresses.extend(addresses_to_look_for(env, observed, item));
     let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
     let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
     needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))

@@ -313,7 +313,11 @@ async fn a_change_of_hosts_whose_end_cannot_be_read_is_looked_at_again() {
             let mut answer = update().await;
             assert_eq!((answer.result.is_ok(), scene.members()), (true, 1), "{call}");
             assert!(answer.again.is_some(), "{call}, denied: {is_denied}");
-            // The next ones end at once.
+            // The next ones end at once. None is sent before the time for another look.
+            assert_eq!((update().await.result.is_ok(), scene.members()), (true, 1), "{call}");
+            tokio::time::pause();
+            tokio::time::advance(answer.again.unwrap()).await;
+            tokio::time::resume();
             scene.cloud().change(|options| options.operations = [(call.to_owned(), 0)].into());
             for _ in 0..2 {
                 answer = update().await;

@@ -1,5 +1,6 @@
 //! Mistakes of other programs, each tested separately.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::json;
 
@@ -93,10 +94,39 @@ async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
     for service in [&mut tcp, &mut udp] {
         scene.is_steady(service).await;
     }
-    // The same port of the same protocol is refused by the cloud, and nothing of the others changes.
+    // The same port of the same protocol is refused, and nothing changes: also if the Service has another address.
     let mut third = dns("third", "UDP");
-    assert!(scene.refused(&mut third).await.contains("in-use"));
+    let before = scene.names();
+    assert!(scene.refused(&mut third).await.contains("is in use by"));
+    assert_eq!(scene.names(), before);
+    third.spec.load_balancer_ip = String::new();
+    let served = scene.ensure(&mut third).await;
+    third.spec.load_balancer_ip.clone_from(&mine);
+    let before = scene.names();
+    assert!(scene.refused(&mut third).await.contains("is in use by"));
+    assert_eq!(scene.names(), before);
+    assert!(scene.cloud().objects("forwardingRules").iter().any(|rule| rule["IPAddress"] == served));
     scene.delete(&mut third).await;
     scene.is_steady(&mut udp).await;
+    scene.is_correct();
+}
+
+#[tokio::test]
+async fn a_refused_rule_with_a_requested_address_leaves_the_former_rule_and_its_address() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = service("web", json!({}));
+    let served = scene.ensure(&mut asked).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    asked.spec.load_balancer_ip.clone_from(&mine);
+    let fault = Fault::Code { status: 400, code: "invalid".to_owned(), message: "no".to_owned() };
+    scene.cloud().fault(Rule::every(fault).on("compute", "forwardingRules.insert").window(0, 1));
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], served);
+    // A process does not repeat a refused replacement soon.
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, mine);
+    assert_eq!(scene.names().iter().filter(|name| name.starts_with("addresses")).count(), 1);
+    scene.is_steady(&mut asked).await;
     scene.is_correct();
 }

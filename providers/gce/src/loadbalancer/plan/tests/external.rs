@@ -363,12 +363,6 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
     );
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains("in use by x"), "{error}");
-    // Forwarding rules share an address if they differ in protocol or ports.
-    reserve(
-        &mut sketch,
-        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
-    );
-    assert!(words(&sketch.ensures(&wants("198.51.100.1"))).contains(&"create ForwardingRule LB".to_owned()));
     // Found before the first write.
     let mut sketch = Sketch::new();
     for (fields, expected) in [
@@ -382,6 +376,55 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
         assert!(error.contains("spec.loadBalancerIP") && error.contains(expected), "{error}");
     }
     assert!(sketch.refuses(&wants("10.1.2.3")).contains("is a private address, and the load balancer EXTERNAL"));
+}
+
+#[test]
+fn a_rule_is_replaced_only_if_the_other_rules_with_the_address_are_known_to_differ() {
+    let user = format!("{WWW}/regions/us-central1/forwardingRules/x");
+    let mut sketch = go_made();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
+    let wanted = wants("198.51.100.1");
+    let is_replaced =
+        |sketch: &Sketch| words(&sketch.ensures(&wanted)).contains(&"create ForwardingRule LB".to_owned());
+    // It cannot be read.
+    let error = sketch.refuses(&wanted);
+    assert!(error.contains("in use by x, and it is not known for which ports"), "{error}");
+    for (fields, shares) in [
+        (json!({"IPProtocol": "UDP", "portRange": "80-80"}), true),
+        (json!({"IPProtocol": "TCP", "portRange": "8000-9000"}), true),
+        (json!({"IPProtocol": "TCP", "ports": ["8000", "9000"]}), true),
+        (json!({"IPProtocol": "TCP", "portRange": "1-1000"}), false),
+        (json!({"IPProtocol": "TCP", "ports": ["80", "9000"]}), false),
+        (json!({"IPProtocol": "TCP", "allPorts": true}), false),
+        (json!({"IPProtocol": "TCP"}), false),
+    ] {
+        let rule = serde_json::from_value(fields.clone()).unwrap();
+        sketch.observed.sharers = [(user.clone(), rule)].into();
+        if shares {
+            assert!(is_replaced(&sketch), "{fields}");
+        } else {
+            assert!(sketch.refuses(&wanted).contains("in use by x for the same protocol and port"), "{fields}");
+        }
+    }
+    // The first rule of a Service has nothing to lose.
+    let mut sketch = Sketch::new();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1", "users": [user]}));
+    assert!(is_replaced(&sketch));
+}
+
+#[test]
+fn the_address_of_a_replaced_rule_is_kept_until_the_rule_with_the_requested_one_is_there() {
+    let mut sketch = go_made();
+    reserve(&mut sketch, json!({"name": "mine", "address": "198.51.100.1"}));
+    let steps = words(&sketch.ensures(&wants("198.51.100.1")));
+    let at = |text: &str| steps.iter().position(|step| step == text).unwrap_or_else(|| panic!("{text}: {steps:?}"));
+    assert!(at("create Address LB") < at("delete ForwardingRule LB"), "{steps:?}");
+    assert!(at("create ForwardingRule LB") < at("delete Address LB"), "{steps:?}");
+    // It is reserved by the user.
+    let old = sketch.ip().unwrap();
+    reserve(&mut sketch, json!({"name": "old", "address": old}));
+    let steps = words(&sketch.ensures(&wants("198.51.100.1")));
+    assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
 }
 
 #[test]
