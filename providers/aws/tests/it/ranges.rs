@@ -1,7 +1,7 @@
 //! Source ranges that become narrower: the former ones are closed, whatever else fails.
 
 use ccm_cloudsim::aws::ec2::model::Peer;
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::json;
 
@@ -88,4 +88,28 @@ async fn the_former_node_port_of_a_listener_that_cannot_move_stays_open() {
     assert!(open.contains(&("tcp".to_owned(), Some(31080))), "{open:?}");
     assert!(!open.contains(&("tcp".to_owned(), Some(31081))), "{open:?}");
     bed.check();
+}
+
+/// The health checks of the new target group use the node port by TCP too.
+#[tokio::test]
+async fn the_clients_of_a_listener_whose_protocol_cannot_change_stay_allowed() {
+    for config in ["NLBSecurityGroupMode = Managed", ""] {
+        let bed = Bed::start(config);
+        let process = bed.process().await;
+        let mut web = web(&[], &[(80, 31080)], &[WORLD]);
+        bed.ensure(&*process, &web).await;
+        let before = open_to(&bed, WORLD);
+        refuse(&bed, "CreateTargetGroup", "TooManyTargetGroups");
+        web.spec.ports[0].protocol = "UDP".to_owned();
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("TooManyTargetGroups"), "{config:?}: {error}");
+        let after = open_to(&bed, WORLD);
+        assert!(before.iter().all(|rule| after.contains(rule)), "{config:?}: {before:?} {after:?}");
+        // The listener changes as soon as it can.
+        bed.aws.faults(Faults::clear);
+        bed.ensure(&*process, &web).await;
+        let open = open_to(&bed, WORLD);
+        assert!(open.iter().all(|(protocol, _)| protocol != "tcp"), "{config:?}: {open:?}");
+        bed.check();
+    }
 }

@@ -23,6 +23,10 @@ pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
     of(CLIENT) || of(HEALTH)
 }
 
+fn is_for_clients(rule: &Rule) -> bool {
+    rule.description.starts_with(CLIENT)
+}
+
 /// The rules that a network balancer needs in a node group. All network balancers change the same groups, so writes are
 /// computed for one balancer at a time, from the group's current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +35,8 @@ pub(crate) struct SharedRules {
     pub(crate) wanted: Vec<Rule>,
     /// Whether rules of this balancer may be revoked; requires `others`.
     pub(crate) closes: bool,
-    /// Whether only rules of wanted ports are revoked, and those for "fragmentation needed": the sources have changed.
+    /// Whether only rules are revoked whose sources have changed: another rule for the same purpose has the port. Those
+    /// for "fragmentation needed" too.
     pub(crate) keeps_ports: bool,
     others: BTreeMap<String, Probes>,
     own: Probes,
@@ -66,7 +71,10 @@ impl SharedRules {
         let mut open = missing(wanted, found);
         let mut close = surplus(found, wanted);
         close.retain(|rule| self.closes && (is_for(rule, &self.balancer) || self.is_stale(rule)));
-        close.retain(|rule| !self.keeps_ports || wanted.iter().any(|wanted| wanted.is_of_port_of(rule)));
+        // A health check does not serve clients: a listener that could not be replaced may still need their rule.
+        let is_kept =
+            |rule: &Rule, wanted: &Rule| wanted.is_of_port_of(rule) && is_for_clients(wanted) == is_for_clients(rule);
+        close.retain(|rule| !self.keeps_ports || wanted.iter().any(|wanted| is_kept(rule, wanted)));
         let gives_up = close.iter().any(|rule| is_for(rule, &self.balancer));
         let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
         let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());

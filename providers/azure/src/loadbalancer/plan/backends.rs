@@ -67,11 +67,8 @@ impl Planner<'_> {
             return members(observed?).filter(|members| !members.is_empty());
         };
         let mut behind = addresses_of(hosts.iter().filter(|(name, _)| nodes.contains(*name)).map(|(_, host)| host));
-        // Those that move stay until they are behind the other one.
-        let stays = |ip: &IpAddr| {
-            observed.is_some_and(|body| self.index.has_member(body, *ip))
-                && !self.may_leave(&ip.to_string(), balancer, Some(places))
-        };
+        // Those that move stay until they have left the pool: rules are written before members leave.
+        let stays = |ip: &IpAddr| observed.is_some_and(|body| self.index.has_member(body, *ip));
         behind.extend(addresses_of(hosts.values()).into_iter().filter(stays));
         Some(behind)
     }

@@ -186,7 +186,10 @@ impl Planner<'_> {
         let is_elsewhere = |ip: &IpAddr| {
             self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.index.has_member(body, *ip))
         };
-        let has_more = places.is_some() && add.values().any(is_elsewhere);
+        // The security rules name nodes until they have left.
+        let nodes = self.wanted.hosts.iter().flatten().flat_map(|(_, host)| &host.addresses);
+        let nodes: BTreeSet<String> = nodes.map(ToString::to_string).collect();
+        let has_more = places.is_some() && (add.values().any(is_elsewhere) || !remove.is_disjoint(&nodes));
         let write = PoolChange { has_more, ..self.pool_change(id, pool, add, remove) };
         let items = self.items_of_pool(change, owner);
         self.push_pool(change, write, items, JOINS + u32::from(family == Family::V6));
@@ -252,7 +255,7 @@ impl Planner<'_> {
     }
 
     /// Whether an address is in the pool of the load balancer to which its node moves, if there is any.
-    pub(super) fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
+    fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
         let Some(ip) = ccm_provider::address::parse_ip(address) else { return true };
         let is_of = |(_, host): &(&String, &Host)| host.addresses.contains(&ip);
         let node = self.wanted.hosts.iter().flatten().find(is_of).map(|(name, _)| name);
