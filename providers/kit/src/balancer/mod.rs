@@ -202,7 +202,8 @@ pub trait BalancerCloud: Send + Sync + 'static {
         self.report(work, &[Finding::warning(step.object(), error.to_string())]);
     }
 
-    /// For how long a refused write is not sent again, unless its Services change.
+    /// For how long a refused write is not sent again, unless its Services change. Not asked for a step that restores
+    /// what it replaces.
     fn remembers(&self, _error: &ProviderError) -> Duration {
         memory::REFUSED
     }

@@ -8,7 +8,7 @@ use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 
-use super::memory::{Memory, Parked, is_final};
+use super::memory::{Memory, Parked, REFUSED, is_final};
 use super::schedule::Schedule;
 use super::step::{Part, Step};
 use super::{BalancerCloud, Operation, Progress, Written};
@@ -221,7 +221,12 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut result = match refused {
             Some(refused) => refused,
             None => self.write(index, step, accepted).await.inspect_err(|failure| {
-                self.memory.note(step, self.work, &failure.error, self.cloud.remembers(&failure.error));
+                // Each trial takes away what the step replaces.
+                let lasts = match step.restore {
+                    Some(_) => REFUSED,
+                    None => self.cloud.remembers(&failure.error),
+                };
+                self.memory.note(step, self.work, &failure.error, lasts);
             }),
         };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)

@@ -535,8 +535,35 @@ impl Reads {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
+            let keeps = |balancer: &&Balancer| item.action == ServiceAction::Ensure && item.keeps_subnets(&balancer.lb);
+            if let Some(balancer) = observed.balancer(place).filter(keeps) {
+                self.kept_subnets(item, balancer, &mut group).await?;
+            }
         }
         Ok(Some(group).filter(|group| managed.is_some() || group.group.is_some()))
+    }
+
+    /// The subnets of members that stay where they are.
+    async fn kept_subnets(&self, item: &Item, balancer: &Balancer, group: &mut Group) -> Result<(), ProviderError> {
+        let mut read = None;
+        // A new group needs all its rules at once.
+        if balancer.is_unread && group.group.is_none() {
+            let mut whole = Balancer { lb: balancer.lb.clone(), ..Balancer::default() };
+            self.read_below(&mut whole, &Below { members: true, monitors: false, hosts_only: false }).await?;
+            read = Some(whole);
+        }
+        let found = read.as_ref().unwrap_or(balancer).subnets_behind(&item.hosts.node_ports);
+        group.has_unknown_subnets = found.is_none();
+        for id in found.unwrap_or_default() {
+            if group.subnet.as_ref().is_some_and(|subnet| subnet.id == id) {
+                continue;
+            }
+            match self.subnets.ask_one(id).await?.transpose()? {
+                Some(subnet) => group.kept_subnets.push(subnet),
+                None => group.has_unknown_subnets = true,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-use super::wanted::Item;
+use super::wanted::{Item, NodePort, transport};
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
@@ -87,8 +87,14 @@ pub(crate) struct Places {
 pub(crate) struct Group {
     /// `None`: not created yet.
     pub(crate) group: Option<SecurityGroup>,
-    /// The subnet of the members, if known.
+    /// The subnet of new members, if known.
     pub(crate) subnet: Option<Subnet>,
+    /// The other subnets from which members are reached that stay where they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) kept_subnets: Vec<Subnet>,
+    /// Members stay in subnets that are not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_unknown_subnets: bool,
     /// The ports of the members.
     pub(crate) ports: Vec<Port>,
     /// The ports that have the group.
@@ -107,6 +113,24 @@ impl Balancer {
     /// Whether a pool is deleted with its listener.
     pub(crate) fn is_of_one_listener(&self, pool: &Pool) -> bool {
         self.listeners.iter().filter(|listener| listener.default_pool_id == pool.id).count() == 1
+    }
+
+    /// The subnets from which it reaches the members behind these ports; `None`: the members were not read.
+    pub(crate) fn subnets_behind(&self, ports: &[NodePort]) -> Option<BTreeSet<String>> {
+        let is_port = |listener: &&Listener| {
+            let key = (listener.protocol_port, transport(&listener.protocol));
+            ports.iter().any(|port| (port.port, &*port.transport) == key)
+        };
+        let mut subnets = BTreeSet::new();
+        for pool in self.listeners.iter().filter(is_port).filter_map(|listener| self.pool_of(listener)) {
+            let members = self.members.get(&pool.id).filter(|_| self.whole.contains(&pool.id))?;
+            // A member without a subnet is reached from the VIP.
+            let reached = |member: &Member| {
+                [&member.subnet_id, &self.lb.vip_subnet_id].into_iter().find(|id| !id.is_empty()).cloned()
+            };
+            subnets.extend(members.iter().filter_map(reached));
+        }
+        (!self.is_unread).then_some(subnets)
     }
 }
 

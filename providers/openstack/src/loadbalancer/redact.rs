@@ -44,9 +44,10 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
     }
     floating_ips.iter_mut().for_each(|ip| description(&mut ip.description));
     for group in groups.values_mut() {
-        let Group { group, subnet, ports: _, with_group: _, unknown_node: _ } = group;
+        let Group { group, subnet, kept_subnets, has_unknown_subnets: _, ports: _, with_group: _, unknown_node: _ } =
+            group;
         group.iter_mut().for_each(|group| group.description.clear());
-        subnet.iter_mut().for_each(|subnet| subnet.name.clear());
+        subnet.iter_mut().chain(kept_subnets).for_each(|subnet| subnet.name.clear());
     }
 }
 

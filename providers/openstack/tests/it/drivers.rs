@@ -1,6 +1,6 @@
 //! Drivers and versions of Octavia with fewer features, and certificates.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::{CatalogEntry, Options};
 use serde_json::{Value, json};
 
@@ -286,6 +286,39 @@ async fn a_refusal_that_others_can_end_is_tried_again_after_minutes() {
             }
             scene.delete(&mut web).await;
         }
+    })
+    .await;
+}
+
+/// Each trial deletes the listener that serves.
+#[tokio::test]
+async fn a_listener_that_others_may_let_pass_replaces_another_one_at_most_once_an_hour() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        set(&mut web, "x-forwarded-for", "true");
+        let message = "Could not retrieve certificate: ['https://vault/v1/secrets/x']".to_owned();
+        let fault = Fault::Code { status: 400, code: String::new(), message };
+        // The record on the Service changes with the first refusal.
+        for _ in 0..2 {
+            let rule = Rule::every(fault.clone()).on("load-balancer", "loadbalancer_listener_create").window(0, 1);
+            scene.simulation().fault(rule);
+            scene.refused(&mut web).await;
+            scene.simulation().faults(Faults::clear);
+        }
+        for (seconds, is_sent) in [(360, false), (3600, true)] {
+            assert_eq!(scene.listener().await["protocol"], "TCP");
+            tokio::time::pause();
+            tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+            tokio::time::resume();
+            let (calls, answer) = scene.counted(scene.try_ensure(&mut web)).await;
+            assert_eq!(
+                (answer.is_ok(), calls.of("loadbalancer_listener_delete")),
+                (is_sent, is_sent.into()),
+                "{calls:?}"
+            );
+        }
+        assert_eq!(scene.listener().await["protocol"], "HTTP");
     })
     .await;
 }

@@ -4,13 +4,14 @@ use ccm_cloudsim::openstack::seed::SubnetSeed;
 use ccm_provider::{Service, ServiceAction};
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, LBS, Scene, forget, service, set, web};
+use crate::scene::{FIPS, LBS, Scene, forget, id, service, set, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both: ;
     simulated:
         members_on_a_balancer_of_the_user_are_in_the_subnet_of_the_nodes,
         members_on_a_balancer_of_the_user_stay_in_their_subnet,
+        the_group_lets_in_the_subnets_of_members_that_stay,
         members_stay_in_their_subnet_without_the_class_that_named_it,
         an_address_that_turns_out_to_be_an_ipv6_one_gets_no_floating_ip;
 }
@@ -81,6 +82,58 @@ async fn members_on_a_balancer_of_the_user_stay_in_their_subnet(scene: &mut Scen
         scene.process.work(&mut web, &scene.nodes, action).await.unwrap();
         assert_eq!(subnets(scene).await, vec![&*other; scene.nodes.len() * 2], "{action:?}");
     }
+}
+
+/// Also while the balancer is as recorded, so that its members are not read.
+async fn the_group_lets_in_the_subnets_of_members_that_stay(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let (lb, dmz) = in_a_dmz(scene).await;
+    let mut web = web();
+    set(&mut web, "load-balancer-id", &lb);
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
+    let (of_nodes, of_dmz) = ("tcp 30080 10.50.0.0/24", "tcp 30080 10.51.0.0/24");
+    assert_eq!(scene.rules().await, [of_nodes]);
+    // The Go program, or an older release, has put members into either subnet, or into none.
+    for subnet in [json!(dmz), Value::Null] {
+        scene.simulation().world(|world| {
+            let ids: Vec<String> = world.table("member").values().map(|row| row.id().to_owned()).collect();
+            ids.iter().for_each(|id| world.row_mut("member", id).unwrap().set("subnet_id", subnet.clone()));
+        });
+        let group = scene.groups().await.remove(0);
+        for rule in group["security_group_rules"].as_array().unwrap() {
+            scene.write("DELETE", &format!("/v2.0/security-group-rules/{}", id(rule)), Value::Null).await;
+        }
+        let rule = json!({"security_group_id": id(&group), "direction": "ingress", "ethertype": "IPv4",
+            "protocol": "tcp", "port_range_min": 30080, "port_range_max": 30080, "remote_ip_prefix": "10.51.0.0/24"});
+        scene.make("/v2.0/security-group-rules", "security_group_rule", rule).await;
+        scene.restart().await;
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
+        assert_eq!(scene.rules().await, [of_nodes, of_dmz], "the members are not read");
+        forget(&mut web);
+        scene.restart().await;
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.rules().await, [of_nodes, of_dmz], "the members are read");
+        assert_eq!(subnets(scene).await, vec![subnet; 3]);
+        scene.is_steady(&mut web).await;
+    }
+    // A group that was deleted by hand gets all its rules at once.
+    let group = id(&scene.groups().await.remove(0)).to_owned();
+    for port in scene.list(&format!("/v2.0/ports?security_groups={group}")).await {
+        let body = json!({"port": {"security_groups": []}});
+        scene.write("PUT", &format!("/v2.0/ports/{}", id(&port)), body).await;
+    }
+    scene.write("DELETE", &format!("/v2.0/security-groups/{group}"), Value::Null).await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.rules().await, [of_nodes, of_dmz]);
+    // Only new members are left.
+    scene.nodes = vec![scene.node("new").await];
+    scene.update_hosts(&mut web).await;
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.rules().await, [of_nodes]);
+    scene.is_steady(&mut web).await;
 }
 
 async fn members_stay_in_their_subnet_without_the_class_that_named_it(scene: &mut Scene) {

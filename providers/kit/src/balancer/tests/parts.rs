@@ -37,6 +37,8 @@ struct Script {
     /// The finalizer that it adds.
     finalizer: Option<&'static str>,
     plans_twice_again: bool,
+    /// For how long it remembers a refusal, if not for an hour.
+    remembers: Option<Duration>,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -74,6 +76,10 @@ impl BalancerCloud for Script {
 
     fn adds_finalizers(&self) -> bool {
         self.finalizer.is_some()
+    }
+
+    fn remembers(&self, _: &ProviderError) -> Duration {
+        self.remembers.unwrap_or(memory::REFUSED)
     }
 
     fn replans(&self) -> usize {
@@ -477,6 +483,22 @@ async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
         engine.cloud().written.lock().unwrap().clear();
         reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
         assert_eq!(tried(&engine), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_passes_soon_is_remembered_for_an_hour_if_each_trial_removes_something() {
+    for (restores, expected) in [(false, 1), (true, 0)] {
+        let new = step("new", Items::one(0), Part::new(Kind::Frame));
+        let old = step("old", Items::one(0), Part::new(Kind::Frame));
+        let new = if restores { new.restore(old) } else { new };
+        let mut engine = engine(vec![new], &[("new", invalid())]);
+        engine.cloud.remembers = Some(Duration::from_secs(300));
+        reconcile(&engine, &ensure(&["web"])).await;
+        tried(&engine);
+        tokio::time::advance(Duration::from_secs(301)).await;
+        reconcile(&engine, &ensure(&["web"])).await;
+        assert_eq!(tried(&engine).len(), expected);
     }
 }
 

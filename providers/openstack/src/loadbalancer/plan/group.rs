@@ -9,9 +9,9 @@ use ccm_provider::{ProviderError, Verb};
 
 use super::super::observed::Group;
 use super::super::step::{Write, made};
-use super::super::wanted::{Port as ServicePort, Settings};
+use super::super::wanted::Settings;
 use super::{Draft, refused};
-use crate::client::network::{Port, Rule};
+use crate::client::network::{Port, Rule, Subnet};
 use crate::start::config::OVN;
 
 /// A new group is of no use without its load balancer.
@@ -66,13 +66,15 @@ impl Draft<'_> {
         let present = observed.group.as_ref().map(|group| &*group.security_group_rules).unwrap_or_default();
         let (have, want): (BTreeSet<Key>, BTreeSet<Key>) =
             (present.iter().map(key).collect(), wanted.iter().map(key).collect());
-        let makes_room = have.iter().any(|present| !want.contains(present));
+        let is_needless = |rule: &&Rule| !want.contains(&key(rule)) && !may_serve_kept(observed, &wanted, rule);
+        let needless: Vec<&Rule> = present.iter().filter(is_needless).collect();
+        let makes_room = !needless.is_empty();
         for rule in wanted.iter().filter(|rule| !have.contains(&key(rule))) {
             let write = Write::CreateRule { group: group.clone(), rule: rule.clone(), makes_room };
             self.push_rule(write, (Verb::Create, "SecurityGroupRule", &shown(rule)), "the Service needs it");
         }
         self.ports_of_members(observed, &group);
-        for rule in present.iter().filter(|rule| !want.contains(&key(rule))) {
+        for rule in needless {
             let write = Write::DeleteRule { id: rule.id.clone() };
             self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
         }
@@ -80,12 +82,29 @@ impl Draft<'_> {
     }
 
     fn wanted_rules(&self, settings: &Settings, observed: &Group) -> Result<Vec<Rule>, ProviderError> {
-        let subnet = observed.subnet.as_ref().ok_or_else(|| {
-            refused(
+        let mut subnets = observed.subnet.iter().chain(&observed.kept_subnets).peekable();
+        if subnets.peek().is_none() {
+            return Err(refused(
                 "the subnet of the members is not known, so no rule can be made; set subnet-id or member-subnet-id in \
                  [LoadBalancer] of cloud.conf",
-            )
-        })?;
+            ));
+        }
+        // Subnets of one family have the same rules for clients.
+        let mut rules: Vec<Rule> = Vec::new();
+        for rule in subnets.flat_map(|subnet| self.rules_from(settings, subnet)) {
+            if rules.iter().all(|other| key(other) != key(&rule)) {
+                rules.push(rule);
+            }
+        }
+        // An empty list of rules would lock every client out.
+        if rules.is_empty() && settings.ports.iter().any(|port| port.node_port != 0) {
+            return Err(refused("no source of traffic is of the IP family of the members' subnet: no rule is changed"));
+        }
+        Ok(rules)
+    }
+
+    /// The rules for members that are reached from this subnet.
+    fn rules_from(&self, settings: &Settings, subnet: &Subnet) -> Vec<Rule> {
         let is_v6 = subnet.ip_version == 6;
         let ingress = |protocol: &str, prefix: &str, port: i32| Rule {
             direction: "ingress".to_owned(),
@@ -105,16 +124,10 @@ impl Draft<'_> {
             false => vec![subnet.cidr.clone()],
         };
         let health_check = self.item.hosts.health_check_port.map(|port| ingress("tcp", &subnet.cidr, port));
-        let ports: Vec<&ServicePort> = settings.ports.iter().filter(|port| port.node_port != 0).collect();
-        let rules = ports
-            .iter()
-            .flat_map(|port| sources.iter().map(move |source| ingress(&port.transport, source, port.node_port)));
-        let rules: Vec<Rule> = health_check.into_iter().chain(rules).collect();
-        // An empty list of rules would lock every client out.
-        if rules.is_empty() && !ports.is_empty() {
-            return Err(refused("no source of traffic is of the IP family of the members' subnet: no rule is changed"));
-        }
-        Ok(rules)
+        let ports = settings.ports.iter().filter(|port| port.node_port != 0);
+        let rules =
+            ports.flat_map(|port| sources.iter().map(move |source| ingress(&port.transport, source, port.node_port)));
+        health_check.into_iter().chain(rules).collect()
     }
 
     /// Adds the group to the ports of members, and removes it from those of former members.
@@ -186,6 +199,23 @@ impl Draft<'_> {
     fn rules_part(&mut self, of: &str) {
         self.part = Part::of(Kind::Rules, of.to_owned());
     }
+}
+
+/// Whether a rule may let traffic to members in that stay in a subnet that is not known: it differs from a wanted one in
+/// the subnet.
+fn may_serve_kept(observed: &Group, wanted: &[Rule], rule: &Rule) -> bool {
+    let is_of_subnet = |rule: &Rule| observed.subnet.iter().any(|subnet| subnet.cidr == rule.remote_ip_prefix);
+    let is_like = |wanted: &Rule| {
+        let other = Rule {
+            remote_ip_prefix: wanted.remote_ip_prefix.clone(),
+            ethertype: wanted.ethertype.clone(),
+            ..rule.clone()
+        };
+        key(&other) == key(wanted)
+    };
+    observed.has_unknown_subnets
+        && !rule.remote_ip_prefix.is_empty()
+        && wanted.iter().any(|wanted| is_of_subnet(wanted) && is_like(wanted))
 }
 
 /// The ports of one node do not hold up those of others.
