@@ -15,7 +15,7 @@ use serde_json::json;
 use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
 use super::super::wanted::{Settings, refused};
-use super::{Draft, external, internal, put, what};
+use super::{Draft, put, what};
 use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
@@ -33,6 +33,8 @@ pub(super) struct Kind<'t> {
     pub(super) tier: Tier,
     /// Internal: its subnetwork.
     pub(super) subnetwork: Option<&'t str>,
+    /// The ports of its new rule; `None`: all of them.
+    pub(super) ports: Option<BTreeSet<u16>>,
 }
 
 impl Kind<'_> {
@@ -86,7 +88,7 @@ impl Draft<'_> {
             if let Some(rule) = rule.filter(is_lost).filter(|_| left.is_none()) {
                 let tier = if rule.network_tier == Tier::Standard.as_str() { Tier::Standard } else { Tier::Premium };
                 let subnetwork = Some(&*rule.subnetwork).filter(|url| !url.is_empty());
-                self.reserve(Some(&rule.ip_address), &Kind { scheme: kind.scheme, tier, subnetwork })?;
+                self.reserve(Some(&rule.ip_address), &Kind { scheme: kind.scheme, tier, subnetwork, ports: None })?;
             }
             return Ok(reserved.address.clone());
         }
@@ -197,7 +199,7 @@ impl Draft<'_> {
             ));
         }
         let others = address.users.iter().filter(|user| last_part(user) != self.item.names.balancer);
-        let found = others.filter_map(|user| Some((user, self.conflict(settings, address, user, kind.scheme)?))).next();
+        let found = others.filter_map(|user| Some((user, self.conflict(settings, address, user, kind)?))).next();
         match found {
             Some((user, why)) => Err(refused(format!(
                 "spec.loadBalancerIP {ip:?}: the reserved address {name} is in use by {}{why}; use another one or free it",
@@ -209,10 +211,10 @@ impl Draft<'_> {
 
     /// Why an address cannot be used beside this user. The Service's own rule has it until the rule is replaced. External
     /// forwarding rules share an address if they differ in protocol or ports, internal ones if it is reserved for that.
-    fn conflict(&self, settings: &Settings, address: &Address, user: &str, scheme: Scheme) -> Option<&'static str> {
+    fn conflict(&self, settings: &Settings, address: &Address, user: &str, kind: &Kind<'_>) -> Option<&'static str> {
         let id = ResourceId::parse(user);
         let is_rule = id.is_some_and(|id| id.collection == Collection::ForwardingRules.as_str());
-        if !(address.is_shared() || scheme == Scheme::External && is_rule) {
+        if !(address.is_shared() || kind.scheme == Scheme::External && is_rule) {
             return Some("");
         }
         let Some(other) = self.observed.sharers.get(user) else {
@@ -221,11 +223,7 @@ impl Draft<'_> {
             return has_rule.then_some(", and it is not known for which ports");
         };
         let is_same_protocol = other.ip_protocol.is_empty() || other.ip_protocol == settings.protocol;
-        let ports = match scheme {
-            Scheme::External => external::rule_ports(self.env, settings),
-            Scheme::Internal => internal::rule_ports(settings),
-        };
-        let overlaps = match (ports, rule_ports(other)) {
+        let overlaps = match (&kind.ports, rule_ports(other)) {
             (Some(ours), Some(theirs)) => !ours.is_disjoint(&theirs),
             _ => true,
         };

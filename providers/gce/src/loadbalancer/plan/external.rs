@@ -101,7 +101,7 @@ fn is_discrete(env: &Env, settings: &Settings) -> bool {
 }
 
 /// The ports of a new rule.
-pub(super) fn rule_ports(env: &Env, settings: &Settings) -> Option<BTreeSet<u16>> {
+fn rule_ports(env: &Env, settings: &Settings) -> Option<BTreeSet<u16>> {
     let is_discrete = is_discrete(env, settings);
     if is_discrete { Some(settings.ports.clone()) } else { ports::expanded(&[ports::range(&settings.ports)]) }
 }
@@ -124,7 +124,7 @@ impl Draft<'_> {
         let makes_rule = makes_rule(self.env, self.observed, self.item, settings, rule);
         let mut address = rule.map(|rule| rule.ip_address.clone()).unwrap_or_default();
         if makes_rule {
-            let kind = Kind { scheme: Scheme::External, tier, subnetwork: None };
+            let kind = Kind { scheme: Scheme::External, tier, subnetwork: None, ports: rule_ports(self.env, settings) };
             address = self.hold_address(settings, rule, ip(settings, rule, tier), &kind)?;
         }
         self.deny(&address)?;

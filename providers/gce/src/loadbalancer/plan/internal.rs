@@ -72,7 +72,7 @@ pub(super) fn ip(env: &Env, observed: &Observed, settings: &Settings, rule: Opti
 }
 
 /// The ports of a new rule; `None`: all of them.
-pub(super) fn rule_ports(settings: &Settings) -> Option<BTreeSet<u16>> {
+fn rule_ports(settings: &Settings) -> Option<BTreeSet<u16>> {
     Some(settings.ports.clone()).filter(|ports| ports.len() <= MOST_PORTS)
 }
 
@@ -170,7 +170,12 @@ impl Draft<'_> {
                 SUBNET.row.key
             )));
         }
-        let kind = Kind { scheme: Scheme::Internal, tier: Tier::Premium, subnetwork: subnetwork.as_deref() };
+        let kind = Kind {
+            scheme: Scheme::Internal,
+            tier: Tier::Premium,
+            subnetwork: subnetwork.as_deref(),
+            ports: rule_ports(settings),
+        };
         self.hold_address(settings, rule, wanted, &kind)
     }
 
