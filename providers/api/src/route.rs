@@ -22,7 +22,7 @@ pub trait Routes: Send + Sync {
     async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>>;
 
     /// [`Routes::create`] as the controller calls it. A write begins only while [`Scope::may_write`] succeeds;
-    /// [`Scope::answer`] tells each answer as soon as it is known, so that a route that takes long delays no other node.
+    /// [`Scope::answer`] returns each answer as soon as it is known, so that a route that takes long delays no other node.
     /// Without its own implementation, all answers come at the end.
     async fn create_in(&self, cluster: &str, routes: &[NewRoute], _scope: &Scope) -> Vec<Result<(), ProviderError>> {
         self.create(cluster, routes).await

@@ -71,7 +71,7 @@ impl Scope {
         Self { answers: Some(Arc::new(receive)), ..self }
     }
 
-    /// Tells the answer for the item at this place, so that it need not wait for those of others. The call still returns
+    /// Returns the answer for the item at this place early, so that it need not wait for those of others. The call still returns
     /// all answers.
     pub fn answer(&self, place: usize, answer: &Result<(), ProviderError>) {
         if let Some(receive) = &self.answers {

@@ -575,7 +575,7 @@ mod tests {
         let text = note(&step).unwrap_err().to_string();
         assert!(text.contains("was accepted, and its effect is not seen"), "{text}");
         assert!(matches!(ongoing.withheld(&key(&step)), Some(Err(_))));
-        // Once its effect is seen, the same change begins anew.
+        // Once its effect is seen, the same change starts again.
         assert_eq!(ongoing.look_again("b", [].into_iter()), None);
         assert!(ongoing.withheld(&key(&step)).is_some());
         assert_eq!(ongoing.look_again("a", [].into_iter()), None);

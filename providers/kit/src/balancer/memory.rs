@@ -14,6 +14,8 @@ use crate::lock::lock;
 
 /// A refused write is sent again after this time: what was missing may have been created.
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
+/// Annotations that the program writes, also after a refusal: such a change is no reason to try again.
+const OWN: &str = "cloud-controller-manager/";
 /// The bounds of the delay until an unfinished operation is read again; in between it is a quarter of its age.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
@@ -76,8 +78,8 @@ impl Memory {
         (refusal.fingerprint == fingerprint(step, work)).then(|| refusal.error.clone())
     }
 
-    /// Remembers an error for this time if the cloud would refuse the same write again. Members change with the nodes, and are not
-    /// remembered.
+    /// Remembers an error for this time if the cloud would refuse the same write again. Members change with the nodes,
+    /// and are not remembered.
     pub(super) fn note<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError, lasts: Duration) {
         let is_request = match step.summary.verb {
             Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
@@ -126,7 +128,8 @@ fn fingerprint<W>(step: &Step<W>, work: &[ServiceWork]) -> u64 {
     };
     for (_, item) in work.iter().enumerate().filter(|(place, _)| concerned(place)) {
         let Service { metadata, spec, .. } = &*item.service;
-        format!("{} {spec:?} {:?}", metadata.uid, metadata.annotations).hash(&mut hasher);
+        let annotations: Vec<_> = metadata.annotations.iter().filter(|(key, _)| !key.starts_with(OWN)).collect();
+        format!("{} {spec:?} {annotations:?}", metadata.uid).hash(&mut hasher);
     }
     hasher.finish()
 }

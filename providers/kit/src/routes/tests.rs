@@ -215,8 +215,8 @@ fn many(observed: &Observed<Router>) -> Vec<Result<Vec<Step<String>>, ProviderEr
 #[tokio::test(start_paused = true)]
 async fn a_write_without_an_answer_delays_no_other_answer() {
     let observed = observed(&[node("a", &["10.0.0.1"])], &[], &BTreeMap::new());
-    let told = Arc::new(Mutex::new(BTreeSet::new()));
-    let receiver = told.clone();
+    let answered = Arc::new(Mutex::new(BTreeSet::new()));
+    let receiver = answered.clone();
     let scope = Scope::default().with_answers(move |place, answer| {
         assert!(answer.is_ok(), "{answer:?}");
         receiver.lock().unwrap().insert(place);
@@ -224,7 +224,7 @@ async fn a_write_without_an_answer_delays_no_other_answer() {
     let routes = PlannedRoutes::new(Router, Cluster::default());
     let call = routes.apply(many(&observed), &observed, &scope);
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err(), "the first one hangs");
-    assert_eq!(*told.lock().unwrap(), (1..=60).collect());
+    assert_eq!(*answered.lock().unwrap(), (1..=60).collect());
 }
 
 /// A process that stops.

@@ -138,7 +138,7 @@ impl Item {
         [&self.name, &self.legacy].contains(&&lb.name) || names::renamed(&lb.name, &self.name).is_some()
     }
 
-    /// Whether the members that are there show their subnet, and nothing else does. Whoever made them chose it.
+    /// Whether the members that are there show their subnet, and nothing else does. The client that made them chose it.
     pub(super) fn keeps_subnets(&self, lb: &LoadBalancer) -> bool {
         let hosts = &self.hosts;
         hosts.is_class_unknown || hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !self.has_made(lb)

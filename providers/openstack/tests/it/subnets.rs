@@ -65,7 +65,7 @@ async fn members_on_a_balancer_of_the_user_are_in_the_subnet_of_the_nodes(scene:
     scene.is_steady(&mut web).await;
 }
 
-/// Whoever made them chose it: the Go program takes the subnet of its first node.
+/// The client that made them chose it: the Go program takes the subnet of its first node.
 async fn members_on_a_balancer_of_the_user_stay_in_their_subnet(scene: &mut Scene) {
     let (lb, _) = in_a_dmz(scene).await;
     let other = subnet(scene, "10.52.0.0/24");
