@@ -222,12 +222,15 @@ test_binaries() {
 		sort -rn | cut -f 2-
 }
 
-# Runs a test binary in the folder of its package, as cargo does, and shows the output at its end.
+# Runs a test binary in the folder of its package, as cargo does, and shows the output at its end. What failed is kept for
+# the end of the whole output: a log that is cut keeps that.
 run_binary() {
-	local output status=0
+	local output status=0 started=$SECONDS
 	output=$(cd "$1" && "$2" --skip long_lane --skip real_openstack 2>&1) || status=$?
-	printf '\n     Running %s\n%s\n' "$2" "$output"
-	if ((status > 0)); then echo "FAILED: $2" | tee -a "$outputs/failed"; fi
+	printf '\n     Running %s, %d s\n%s\n' "$2" $((SECONDS - started)) "$output"
+	if ((status > 0)); then
+		printf '\nFAILED: %s\n%s\n' "$2" "$(grep -E -A 6 'panicked at|^test .* FAILED$' <<<"$output" | head -n 100)" >>"$outputs/failed"
+	fi
 }
 
 # Most tests wait for paced calls, processes or leases. So there are several per core, and two binaries run at once, which
@@ -496,6 +499,7 @@ for stage in "${all_stages[@]}"; do
 	if [[ $stage == toolchain ]]; then begin_requested components 0; fi
 done
 
+if [[ -e $outputs/failed ]]; then cat "$outputs/failed"; fi
 printf '\n'
 printf '%s\n' "${table[@]}"
 printf '%-25s %5d s\n' total "$SECONDS"
