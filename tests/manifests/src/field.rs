@@ -49,7 +49,7 @@ const OPENSTACK: &[Rule] = &[
     ENDPOINTS,
     CONFIG_MAPS,
 ];
-/// Of cloud-provider-gcp; kOps adds a rule.
+/// Of cloud-provider-gcp, before it wrote the status of Services by itself; the others add rules.
 pub const GCP: &[Rule] = &[
     EVENTS,
     LEASES,
@@ -64,21 +64,21 @@ pub const GCP: &[Rule] = &[
     ("events.k8s.io", &["events"], &["create", "patch", "update"]),
 ];
 
-pub const FIELD: [Field; 8] = [
+/// What the manifest of cloud-provider-gcp adds since 2025.
+const GCP_SERVICES: &[Rule] =
+    &[("", &["services"], &["create", "get", "update"]), ("", &["services/status"], &["patch", "update"])];
+const ENDPOINT_SLICES: Rule = ("discovery.k8s.io", &["endpointslices"], &["get", "list", "watch"]);
+const REVIEWS: &[Rule] = &[
+    ("authentication.k8s.io", &["tokenreviews"], &["create"]),
+    ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+];
+
+pub const FIELD: [Field; 11] = [
     Field {
-        program: "the chart of cloud-provider-aws",
+        program: "the chart of cloud-provider-aws, and KubeOne on AWS",
         own_accounts: false,
         tokens: &[],
-        rules: &[
-            COMMON,
-            &[
-                ("", &["serviceaccounts"], &["create"]),
-                LEASES,
-                TOKENS,
-                ("authentication.k8s.io", &["tokenreviews"], &["create"]),
-                ("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
-            ],
-        ],
+        rules: &[COMMON, &[("", &["serviceaccounts"], &["create"]), LEASES, TOKENS], REVIEWS],
         fails: &[],
         lacks: &["persistentvolumes"],
     },
@@ -102,7 +102,7 @@ pub const FIELD: [Field; 8] = [
         lacks: &["events", "persistentvolumes", "serviceaccounts/token", "subjectaccessreviews", "tokenreviews"],
     },
     Field {
-        program: "the chart of cloud-provider-openstack",
+        program: "the chart of cloud-provider-openstack, and KubeOne and kOps on OpenStack",
         own_accounts: false,
         tokens: &[],
         rules: &[
@@ -121,7 +121,15 @@ pub const FIELD: [Field; 8] = [
         lacks: &["persistentvolumes", "subjectaccessreviews", "tokenreviews"],
     },
     Field {
-        program: "the chart of cloud-provider-azure",
+        program: "kubespray on OpenStack",
+        own_accounts: true,
+        tokens: &[],
+        rules: &[OPENSTACK, &[ALL_OF_NODES, ("", &["persistentvolumes"], &["*"])], REVIEWS],
+        fails: &[],
+        lacks: &["events", "persistentvolumes"],
+    },
+    Field {
+        program: "the chart of cloud-provider-azure, and KubeOne and kOps on Azure",
         own_accounts: false,
         tokens: &[],
         rules: &[
@@ -130,6 +138,7 @@ pub const FIELD: [Field; 8] = [
                 ("", &["serviceaccounts"], &["create", "get", "list", "watch", "update"]),
                 ("", &["secrets"], &["get", "list", "watch"]),
                 LEASES_UNWATCHED,
+                ENDPOINT_SLICES,
             ],
         ],
         fails: &[],
@@ -139,9 +148,34 @@ pub const FIELD: [Field; 8] = [
         program: "the manifest of cloud-provider-gcp",
         own_accounts: true,
         tokens: &[],
-        rules: &[GCP],
+        rules: &[GCP, GCP_SERVICES],
         fails: &[],
         lacks: &["events", "persistentvolumes", "subjectaccessreviews"],
+    },
+    Field {
+        program: "KubeOne on Google Cloud",
+        own_accounts: false,
+        tokens: &[],
+        rules: &[GCP, GCP_SERVICES, &[("", &["configmaps"], &["create"]), ("", &["nodes"], &["delete"])]],
+        fails: &[],
+        lacks: &["persistentvolumes", "subjectaccessreviews"],
+    },
+    Field {
+        program: "OpenShift",
+        own_accounts: true,
+        tokens: &[],
+        rules: &[
+            &[
+                ("", &["nodes", "services"], &["get", "list", "watch"]),
+                ("", &["events"], &["create", "patch"]),
+                ("", &["serviceaccounts"], &["create", "get"]),
+                TOKENS,
+                ("coordination.k8s.io", &["leases"], &["get", "list", "update", "create"]),
+            ],
+            REVIEWS,
+        ],
+        fails: &[],
+        lacks: &["events", "persistentvolumes"],
     },
     Field {
         program: "kOps on Google Cloud",
