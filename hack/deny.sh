@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the dependencies of all lock files against deny.toml, with cargo-deny.
+# Checks the dependencies of the workspace and of libFuzzer against deny.toml, with cargo-deny. The example in
+# hack/example-provider has no others.
 #
 #   hack/deny.sh               licences, bans and sources
 #   hack/deny.sh advisories    known vulnerabilities; fetches the advisory database from the internet
@@ -35,8 +36,11 @@ if [[ -z $deny ]]; then
 fi
 
 status=0
-for manifest in Cargo.toml hack/example-provider/Cargo.toml tests/fuzz/libfuzzer/Cargo.toml; do
-	"$deny" --manifest-path "$manifest" --all-features --locked --log-level error --config deny.toml check \
+cat Cargo.lock tests/fuzz/libfuzzer/libfuzzer.lock >tests/fuzz/libfuzzer/Cargo.lock
+for manifest in Cargo.toml tests/fuzz/libfuzzer/Cargo.toml; do
+	locked=(--locked)
+	if [[ $manifest != Cargo.toml ]]; then locked=(); fi
+	"$deny" --manifest-path "$manifest" --all-features "${locked[@]}" --log-level error --config deny.toml check \
 		--hide-inclusion-graph "${checks[@]}" || {
 		echo "deny: $manifest" >&2
 		status=1

@@ -30,8 +30,9 @@ build() {
 	for pass in level=4 inline-8bit-counters pc-table trace-compares; do
 		flags+=("-Cllvm-args=-sanitizer-coverage-$pass")
 	done
+	cat Cargo.lock tests/fuzz/libfuzzer/libfuzzer.lock >tests/fuzz/libfuzzer/Cargo.lock
 	RUSTFLAGS="${flags[*]} -Ccodegen-units=16" \
-		cargo build --release --locked --manifest-path tests/fuzz/libfuzzer/Cargo.toml --target "$host"
+		cargo build --release --manifest-path tests/fuzz/libfuzzer/Cargo.toml --target "$host"
 	program=$CARGO_TARGET_DIR/$host/release/ccm-libfuzzer
 }
 

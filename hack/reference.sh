@@ -5,7 +5,7 @@
 #   hack/reference.sh
 #
 # Prints its path on stdout and everything else on stderr. k8s.io/cloud-provider comes from the Go module proxy, in the
-# version of hack/upstream/1.36.tsv, once; the first build takes some minutes. The result is in
+# version of hack/upstream/tables.tsv for 1.36, once; the first build takes some minutes. The result is in
 # ${XDG_CACHE_HOME:-~/.cache}/ccm/reference-<version>/.
 #
 # Exit status: 0 found or built; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
@@ -25,7 +25,7 @@ esac
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source=$PWD/tests/conformance/reference/main.go
-version=$(sed -n '1s/^# k8s.io\/cloud-provider \(v[^:]*\):.*/\1/p' hack/upstream/1.36.tsv)
+version=$(sed -n 's/^# k8s.io\/cloud-provider \(v[^:]*\):.*\t1\.36$/\1/p' hack/upstream/tables.tsv)
 cache_root=${XDG_CACHE_HOME:-$HOME/.cache}/ccm
 cache=$cache_root/reference-${version#v}
 program=$cache/cloud-controller-manager

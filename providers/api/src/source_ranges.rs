@@ -1,10 +1,10 @@
 //! The source ranges of clients that may connect to a load balancer.
 //!
-//! Behaviour of `kubernetes/cloud-provider` `service/helpers/helper.go` (`GetLoadBalancerSourceRanges`, `IsAllowAll`).
+//! Behaviour of `kubernetes/cloud-provider` `service/helpers/helper.go` (`GetLoadBalancerSourceRanges`).
 use std::collections::BTreeSet;
 use std::fmt;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::address::parse_cidr;
 use crate::plan::{Finding, Severity};
@@ -49,40 +49,14 @@ impl SourceRanges {
     ///
     /// An entry is not a CIDR: a bare address, an empty entry (trailing comma), an invalid prefix.
     pub fn of(service: &Service) -> Result<Self, SourceRangesError> {
-        Ok(Self::given(service)?.unwrap_or_else(Self::all_v4))
-    }
-
-    /// The ranges for addresses of these families, as in `spec.ipFamilies`: a Service without ranges admits all clients
-    /// of each family, including `::/0`.
-    ///
-    /// # Errors
-    ///
-    /// See [`SourceRanges::of`].
-    pub fn of_families<'a>(
-        service: &Service,
-        families: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, SourceRangesError> {
-        let all = families.into_iter().map(|family| match family {
-            "IPv6" => IpNet::V6(Ipv6Net::default()),
-            _ => IpNet::V4(Ipv4Net::default()),
-        });
-        let all: BTreeSet<IpNet> = all.collect();
-        let is_of = |net: &IpNet| all.iter().any(|all| all.contains(net));
-        Ok(Self(Self::given(service)?.map_or_else(|| all.clone(), |given| given.0.into_iter().filter(is_of).collect())))
-    }
-
-    /// The ranges that the Service specifies; `None` if there are none.
-    fn given(service: &Service) -> Result<Option<Self>, SourceRangesError> {
         let ranges = service.spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
         if !ranges.is_empty() {
             return Self::parse(ranges.iter().map(String::as_str))
-                .map(Some)
                 .map_err(|bad| SourceRangesError::Spec { ranges: ranges.to_vec(), bad });
         }
         match service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES).map_or("", |value| value.trim()) {
-            "" => Ok(None),
+            "" => Ok(Self::all_v4()),
             value => Self::parse(value.split(','))
-                .map(Some)
                 .map_err(|bad| SourceRangesError::Annotation { value: value.to_owned(), bad }),
         }
     }
@@ -91,11 +65,6 @@ impl SourceRanges {
     #[must_use]
     pub fn all_v4() -> Self {
         Self(BTreeSet::from([IpNet::V4(Ipv4Net::default())]))
-    }
-
-    /// Whether all IPv4 clients may connect. `::/0` does not count.
-    pub fn allows_all(&self) -> bool {
-        self.0.contains(&IpNet::V4(Ipv4Net::default()))
     }
 
     /// The networks, sorted, IPv4 first.
@@ -168,10 +137,6 @@ mod tests {
         SourceRanges::of(&service).map(|ranges| ranges.to_string()).map_err(|error| error.to_string())
     }
 
-    fn net_set(list: &[&str]) -> SourceRanges {
-        SourceRanges(list.iter().map(|text| parse_cidr(text).unwrap()).collect())
-    }
-
     #[test]
     fn the_spec_wins_over_the_annotation_and_an_empty_spec_does_not() {
         assert_eq!(ranges(Some(&["10.0.0.0/8"]), Some("192.168.0.0/16")).unwrap(), "10.0.0.0/8");
@@ -237,29 +202,6 @@ mod tests {
         for fine in [None, Some(""), Some(" "), Some("10.0.0.0/8 , ::/0")] {
             assert_eq!(review(&[], fine), []);
         }
-    }
-
-    #[test]
-    fn ranges_are_those_of_the_families_of_the_balancer() {
-        let of = |ranges: &[&str], families: &[&str]| {
-            let mut service = Service::default();
-            service.spec.load_balancer_source_ranges = Some(ranges.iter().map(|&text| text.into()).collect());
-            SourceRanges::of_families(&service, families.iter().copied()).unwrap().to_string()
-        };
-        assert_eq!(of(&[], &["IPv4"]), "0.0.0.0/0");
-        assert_eq!(of(&[], &["IPv6"]), "::/0");
-        assert_eq!(of(&[], &["IPv6", "IPv4"]), "0.0.0.0/0,::/0");
-        assert_eq!(of(&["10.0.0.0/8", "2001:db8::/32"], &["IPv6"]), "2001:db8::/32");
-        assert_eq!(of(&["10.0.0.0/8", "2001:db8::/32"], &["IPv4", "IPv6"]), "10.0.0.0/8,2001:db8::/32");
-    }
-
-    #[test]
-    fn only_the_whole_of_ipv4_allows_all() {
-        assert!(net_set(&["10.0.0.0/8", "192.168.0.0/0"]).allows_all());
-        assert!(!net_set(&["::/0"]).allows_all());
-        assert!(!net_set(&["0.0.0.0/1", "128.0.0.0/1"]).allows_all());
-        assert!(SourceRanges::all_v4().allows_all());
-        assert!(!SourceRanges::default().allows_all());
     }
 
     proptest! {

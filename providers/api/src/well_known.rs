@@ -37,7 +37,3 @@ pub const LABEL_INSTANCE_TYPE_BETA: &str = "beta.kubernetes.io/instance-type";
 pub const VOLUME_PLACEHOLDER: &str = "placeholder-for-provisioning";
 /// Separator of several zones in one label value.
 pub const ZONE_DELIMITER: &str = "__";
-/// Port of the manager's HTTPS endpoints.
-pub const SECURE_PORT: u16 = 10258;
-/// Port of the manager's admission webhooks.
-pub const WEBHOOK_PORT: u16 = 10260;

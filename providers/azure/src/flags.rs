@@ -69,9 +69,6 @@ pub(crate) fn no_config() -> ProviderError {
     ProviderError::new(ccm_provider::ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
-/// # Errors
-///
-/// A flag asks for something that is not supported.
 pub(crate) fn check(flags: &FlagValues) -> Result<(), ProviderError> {
     let mut findings = Vec::new();
     let mut refuse_flag = |flag: &str, value: String, message: &str| {

@@ -213,10 +213,6 @@ impl Azure {
 }
 
 /// The inputs of load balancers.
-///
-/// # Errors
-///
-/// A selector of several load balancers is invalid.
 fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
     let balancing = &config.balancing;
     let edge = (config.extended_location_name.clone(), config.extended_location_type.clone());

@@ -104,9 +104,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// # Errors
-    ///
-    /// A value is wrong, or flags contradict each other.
     pub(crate) fn read(flags: &FlagValues) -> Result<Self, ProviderError> {
         let options = Self {
             multi_project: flags.bool(MULTI_PROJECT) && !flags.bool(TENANTS),

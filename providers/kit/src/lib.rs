@@ -17,7 +17,7 @@
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
 //! * [`balancer`]: the engine of load balancers.
 //! * [`fit()`]: members of a set that the cloud limits.
-//! * [`glob`]: `*` and `?` patterns over whole strings.
+//! * [`Glob`]: `*` and `?` patterns over whole strings.
 //!
 //! Code that only one provider needs, or that depends on a particular cloud, does not belong here.
 #![deny(missing_docs)]
@@ -31,7 +31,6 @@ pub mod directory;
 pub mod document;
 pub mod fit;
 pub mod gcfg;
-pub mod glob;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod inspect;
@@ -48,10 +47,12 @@ pub use cluster::Cluster;
 pub use directory::Directory;
 pub use document::{Fields, Problems, Value};
 pub use fit::{Fit, fit};
-pub use glob::Glob;
 pub use known::Known;
 pub use lock::lock;
 pub use refused::split_refused;
 pub use renewed::{Life, Renewed};
 pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};
+/// Patterns that match whole strings: `*` matches any characters (including none, and `/`), `?` exactly one character,
+/// and everything else itself. Every string is a valid pattern.
+pub use wildmatch::WildMatch as Glob;

@@ -30,9 +30,6 @@ impl ApiServer {
     }
 
     /// Starts a server on a free port; it is listening when this returns.
-    ///
-    /// # Errors
-    /// Binding to 127.0.0.1 fails.
     pub async fn start(options: Options) -> io::Result<ApiServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;

@@ -6,6 +6,7 @@
 
 pub mod aws;
 pub mod azure;
+mod cache;
 pub mod core;
 pub mod gce;
 pub mod moto;

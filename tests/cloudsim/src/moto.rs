@@ -4,14 +4,12 @@
 //! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It is slow with many resources: use
 //! fewer than 50 instances.
 
+use crate::cache;
 use crate::core::client::send;
-use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
-use std::{env, fs, io};
 
 /// The versions that `hack/moto.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../hack/moto/requirements.txt");
@@ -26,10 +24,8 @@ pub struct Moto {
 }
 
 impl Moto {
-    /// Starts a server and waits until it listens. `None`, with a line on stderr, if moto is not installed.
-    ///
-    /// # Errors
-    /// moto does not start, or is not installed although `CI=true` is set.
+    /// Starts a server and waits until it listens. `None`, with a line on stderr, if moto is not installed. With
+    /// `CI=true` that is an error.
     pub fn start() -> io::Result<Option<Self>> {
         let Some(python) = python()? else { return Ok(None) };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/moto/server.py");
@@ -68,9 +64,6 @@ impl Moto {
     }
 
     /// Deletes all resources.
-    ///
-    /// # Errors
-    /// The server does not answer.
     pub fn reset(&self) -> io::Result<()> {
         let answer = send("POST", &format!("{}/moto-api/reset", self.url()), &[], "")?;
         if answer.status == 200 { Ok(()) } else { Err(io::Error::other(format!("resetting moto: {answer:?}"))) }
@@ -85,40 +78,12 @@ impl Drop for Moto {
 }
 
 /// The Python interpreter with moto; `None` and errors as for [`Moto::start`].
-///
-/// # Errors
-/// None is found although `CI=true` is set.
 pub fn python() -> io::Result<Option<PathBuf>> {
-    let found = cache_folder().filter(|folder| {
-        // The script copies this file last: a folder with other versions, or an incomplete one, is ignored.
-        fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS)
-    });
-    match found {
-        Some(folder) => Ok(Some(folder.join("bin/python"))),
-        None => not_here("no moto; hack/moto.sh installs it").map(|()| None),
-    }
+    let folder = cache::complete(cache_folder(), REQUIREMENTS, "no moto; hack/moto.sh installs it")?;
+    Ok(folder.map(|folder| folder.join("bin/python")))
 }
 
 /// The installation folder of `hack/moto.sh`.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
-    let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("moto=="))?;
-    let root = env::var_os("XDG_CACHE_HOME")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-    Some(root.join("ccm").join(format!("moto-{version}")))
-}
-
-/// Reports a missing component on stderr, bypassing the test harness, which would capture it; an error if `CI=true` is
-/// set.
-pub(crate) fn not_here(reason: &str) -> io::Result<()> {
-    if env::var("CI").is_ok_and(|value| value == "true") {
-        return Err(io::Error::other(reason));
-    }
-    // Once per reason: a line per test would be noise.
-    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if crate::core::lock(&REPORTED).insert(reason.to_owned()) {
-        io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())?;
-    }
-    Ok(())
+    cache::folder("moto", "moto", REQUIREMENTS)
 }

@@ -3,50 +3,55 @@
 use std::fmt::Display;
 
 use async_trait::async_trait;
-use ccm_provider::ProviderError;
+use ccm_provider::{ProviderError, ServiceAction};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::{Outage, Simulation};
 
-/// A cloud in which a process is about to start its work: an ensure or a deletion.
+/// A cloud in which a process is about to work on Services.
 #[async_trait(?Send)]
 pub trait Stage {
     /// The simulated cloud.
     fn simulation(&self) -> &dyn Simulation;
 
     /// Works until the answer is final.
-    async fn work(&mut self) -> Result<(), ProviderError>;
+    async fn work(&mut self, action: ServiceAction) -> Result<(), ProviderError>;
 
     /// Replaces the process with a new one without memory.
     async fn restart(&mut self);
 
     /// All objects that the work may change, a line each, without details that depend on the order of events.
     async fn contents(&self) -> Vec<String>;
-
-    /// Deletes the objects of the work. False if the work itself is a deletion.
-    async fn delete(&mut self) -> Result<bool, ProviderError>;
 }
 
-/// Tests that the work has the same result if the process dies before the first write or after any write, whose answer
+/// Tests that an action has the same result if the process dies before the first write or after any write, whose answer
 /// is lost, and that the leftovers of each crash can be deleted completely. `least` is the minimum number of writes,
 /// `at_once` the number of concurrent runs. Returns the final contents. Panics on failure, since this is the body of a
 /// test.
 #[allow(clippy::panic)]
-pub async fn every_prefix<S: Stage>(least: usize, at_once: usize, begin: impl AsyncFn() -> S) -> Vec<String> {
+pub async fn every_prefix<S: Stage>(
+    action: ServiceAction,
+    least: usize,
+    at_once: usize,
+    begin: impl AsyncFn() -> S,
+) -> Vec<String> {
     let life = async {
         let mut stage = begin().await;
         let mark = stage.simulation().mark();
-        stage.work().await.map_err(failed("undisturbed work"))?;
+        stage.work(action).await.map_err(failed("undisturbed work"))?;
         let (writes, reached) = (stage.simulation().writes(mark).len(), stage.contents().await);
         if writes < least {
             return Err(format!("{writes} writes only"));
         }
-        let deleted = stage.delete().await.map_err(failed("an undisturbed deletion"))?;
+        stage.work(ServiceAction::Delete).await.map_err(failed("an undisturbed deletion"))?;
         let rest = stage.contents().await;
         let dead = |last: u64| move |what: String| format!("dead after write {last}: {what}");
         let lives = (0..).take(writes + 1).map(async |last| {
-            goes_on(begin().await, last, &reached).await.map_err(dead(last))?;
-            if deleted { goes_whole(begin().await, last, &rest).await.map_err(dead(last)) } else { Ok(()) }
+            goes_on(begin().await, action, last, &reached).await.map_err(dead(last))?;
+            if action == ServiceAction::Delete {
+                return Ok(());
+            }
+            goes_whole(begin().await, action, last, &rest).await.map_err(dead(last))
         });
         stream::iter(lives).buffered(at_once).try_collect::<Vec<()>>().await?;
         Ok(reached)
@@ -60,31 +65,31 @@ fn failed<E: Display>(what: &str) -> impl FnOnce(E) -> String {
 }
 
 /// Lets the process die after write number `last`.
-async fn dies<S: Stage>(stage: &mut S, last: u64) {
+async fn dies<S: Stage>(stage: &mut S, action: ServiceAction, last: u64) {
     stage.simulation().disrupt(match last.checked_sub(1) {
         None => Outage::WritesRefusedAfter(0),
         Some(before) => Outage::AnswerLostAfter(before),
     });
-    let _ = stage.work().await;
+    let _ = stage.work(action).await;
     stage.simulation().disrupt(Outage::None);
     stage.restart().await;
 }
 
-async fn goes_on<S: Stage>(mut stage: S, last: u64, reached: &[String]) -> Result<(), String> {
-    dies(&mut stage, last).await;
-    stage.work().await.map_err(failed("the next process"))?;
+async fn goes_on<S: Stage>(mut stage: S, action: ServiceAction, last: u64, reached: &[String]) -> Result<(), String> {
+    dies(&mut stage, action, last).await;
+    stage.work(action).await.map_err(failed("the next process"))?;
     same(&stage.contents().await, reached, "the next process ends elsewhere")?;
     let mark = stage.simulation().mark();
-    stage.work().await.map_err(failed("the same work again"))?;
+    stage.work(action).await.map_err(failed("the same work again"))?;
     stage.restart().await;
-    stage.work().await.map_err(failed("a third process"))?;
+    stage.work(action).await.map_err(failed("a third process"))?;
     same(&stage.simulation().writes(mark), &[], "there was nothing left to write")?;
     same(&stage.simulation().violations(), &[], "this does not follow the API")
 }
 
-async fn goes_whole<S: Stage>(mut stage: S, last: u64, rest: &[String]) -> Result<(), String> {
-    dies(&mut stage, last).await;
-    stage.delete().await.map_err(failed("a deletion"))?;
+async fn goes_whole<S: Stage>(mut stage: S, action: ServiceAction, last: u64, rest: &[String]) -> Result<(), String> {
+    dies(&mut stage, action, last).await;
+    stage.work(ServiceAction::Delete).await.map_err(failed("a deletion"))?;
     same(&stage.contents().await, rest, "a deletion leaves something")
 }
 

@@ -27,6 +27,7 @@ pub mod controller;
 pub mod crash;
 mod harness;
 pub mod lives;
+pub mod lookups;
 mod macros;
 pub mod matrix;
 mod report;

@@ -1,6 +1,5 @@
 //! AWS in unit tests: the simulated one, called by the SDK in the same process without a socket; time may stand still.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -313,63 +312,48 @@ pub(crate) fn group(name: &str, tags: Tags) -> SecurityGroup {
         name: name.to_owned(),
         description: name.to_owned(),
         vpc: "vpc-1".to_owned(),
-        ingress: Vec::new(),
-        egress: Vec::new(),
         tags,
-        created: jiff::Timestamp::UNIX_EPOCH,
+        ..SecurityGroup::default()
     }
 }
 
 /// An interface in the subnet of the nodes.
 pub(crate) fn new_interface(ip: Ipv4Addr, instance: Option<String>) -> Interface {
-    let created = jiff::Timestamp::UNIX_EPOCH;
     let attachment = Attachment {
         id: format!("eni-attach-{ip}"),
         instance,
         device: 0,
         status: "attached".to_owned(),
-        since: created,
+        since: jiff::Timestamp::UNIX_EPOCH,
     };
     Interface {
         subnet: "subnet-nodes".to_owned(),
         vpc: "vpc-1".to_owned(),
         zone: "us-west-2a".to_owned(),
-        description: String::new(),
         kind: "interface".to_owned(),
-        requester: None,
-        mac: String::new(),
         private_ips: vec![ip],
-        public_ip: None,
-        allocation: None,
-        ipv6: Vec::new(),
-        ipv6_prefixes: Vec::new(),
         groups: vec![NODE_GROUP.to_owned()],
         source_dest_check: true,
         attachment: Some(attachment),
-        tags: BTreeMap::new(),
-        created,
+        ..Interface::default()
     }
 }
 
 /// A running instance of the cluster.
 pub(crate) fn launch(ec2: &mut Ec2State, number: usize) {
-    let created = jiff::Timestamp::UNIX_EPOCH;
     let instance = Instance {
         reservation: format!("r-{number}"),
-        launch_index: 0,
         image: "ami-1".to_owned(),
         instance_type: "m5.large".to_owned(),
         state: InstanceState::Running,
-        created,
         vpc: "vpc-1".to_owned(),
         subnet: "subnet-nodes".to_owned(),
         zone: "us-west-2a".to_owned(),
         private_dns: dns_name(number),
-        public_dns: String::new(),
         interfaces: vec![eni(number)],
-        topology: Vec::new(),
         metadata_hops: 2,
         tags: owned(),
+        ..Instance::default()
     };
     ec2.interfaces.insert(eni(number), new_interface(address(number), Some(id(number))));
     ec2.instances.insert(id(number), instance);

@@ -16,7 +16,6 @@ struct Work {
     bed: Rc<Bed>,
     process: Arc<dyn LoadBalancer>,
     service: Service,
-    action: ServiceAction,
 }
 
 #[async_trait(?Send)]
@@ -25,8 +24,8 @@ impl crash::Stage for Work {
         &self.bed.aws
     }
 
-    async fn work(&mut self) -> Result<(), ProviderError> {
-        self.bed.work(&*self.process, &self.service, self.action).await.map(drop)
+    async fn work(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
+        self.bed.work(&*self.process, &self.service, action).await.map(drop)
     }
 
     async fn restart(&mut self) {
@@ -35,14 +34,6 @@ impl crash::Stage for Work {
 
     async fn contents(&self) -> Vec<String> {
         shape_of(&self.bed)
-    }
-
-    async fn delete(&mut self) -> Result<bool, ProviderError> {
-        let is_other = self.action != ServiceAction::Delete;
-        if is_other {
-            self.bed.work(&*self.process, &self.service, ServiceAction::Delete).await?;
-        }
-        Ok(is_other)
     }
 }
 
@@ -61,9 +52,9 @@ async fn survives_any_death(least: usize, start: fn() -> Bed, before: Option<Ser
     // All lives run in the same account, one after the other.
     let begin = bed.aws.dump().unwrap();
     let bed = Rc::new(bed);
-    crash::every_prefix(least, 1, async || {
+    crash::every_prefix(action, least, 1, async || {
         bed.aws.load(&begin).unwrap();
-        Work { bed: bed.clone(), process: bed.process().await, service: service.clone(), action }
+        Work { bed: bed.clone(), process: bed.process().await, service: service.clone() }
     })
     .await;
 }

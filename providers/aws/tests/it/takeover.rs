@@ -1,7 +1,8 @@
 //! Takeover: this program replaces aws-cloud-controller-manager in a cloud that the latter left.
 //!
 //! The files under `tests/fixtures/take-over` are the end state of a run of that program (commit 63ec440c, Kubernetes
-//! 1.36) on a real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump.
+//! 1.36) on a real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump. They have one line for
+//! each object of the third level (a list's elements: of the second), so that a diff shows which object changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

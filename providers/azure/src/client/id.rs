@@ -35,10 +35,6 @@ const HEAD: usize = 6;
 
 impl ArmId {
     /// Reads an ID, of an object at any depth.
-    ///
-    /// # Errors
-    ///
-    /// It is not one.
     pub(crate) fn parse(text: &str) -> Result<Self, NoArmId> {
         let refuse = || NoArmId(text.to_owned());
         let parts: Vec<&str> = text.strip_prefix('/').ok_or_else(refuse)?.split('/').collect();

@@ -29,9 +29,6 @@ use crate::loadbalancer::plan::step::Write;
 /// The name of a Service of which only the UID is known. No Service can have it.
 const UNNAMED: &str = "unknown/-";
 
-/// # Errors
-///
-/// A read failed.
 pub(super) async fn find(azure: &Inspector, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
     let balancers = azure.balancers.cloud();
     let (observed, stale) = observe(balancers, cluster, &nobody()?).await?;
@@ -164,10 +161,6 @@ fn of_group(object: Object, claims: &Claims) -> Unclaimed {
 }
 
 /// Deletes one orphan after reading it again, with the writes of the controllers.
-///
-/// # Errors
-///
-/// The orphan must be kept, no longer shows its owner, is in use, or Azure refused.
 pub(super) async fn delete(azure: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
     let balancers = azure.balancers.cloud();
     let claim = orphans::claim(orphan)?;

@@ -106,11 +106,8 @@ impl Reads {
         }
     }
 
-    /// Everything that a plan for these Services needs, on the base of what is known.
-    ///
-    /// # Errors
-    ///
-    /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
+    /// Everything that a plan for these Services needs, on the base of what is known. Nothing follows for any Service
+    /// if the load balancers, or the zones of the region, could not be read.
     pub(super) async fn observed(
         &self,
         env: &Env,

@@ -52,10 +52,6 @@ pub(crate) enum Wanted {
 }
 
 /// How the machine of a node is found: by its provider ID, else by its name.
-///
-/// # Errors
-///
-/// The node has no machine here.
 pub(crate) fn wanted(node: &Node) -> Result<Wanted, Foreign> {
     if is_unmanaged(node) {
         return Err(Foreign::Other);
@@ -80,10 +76,6 @@ pub(crate) fn group_label(node: &Node) -> Option<&str> {
 }
 
 /// The machine in a provider ID, in any case.
-///
-/// # Errors
-///
-/// It names none.
 pub(crate) fn machine_of(provider_id: &str) -> Result<ArmId, Foreign> {
     let malformed = || Foreign::Malformed(provider_id.to_owned());
     let path = match provider_id.split_once("://") {

@@ -19,10 +19,6 @@ use crate::client::{ApiError, Client};
 const KEPT: Duration = Duration::from_secs(1800);
 
 /// The zone label of a machine: that of its availability zone, else its fault domain. `has_zones`: the cloud has zones.
-///
-/// # Errors
-///
-/// The zone is no number, or a member of a scale set has no fault domain.
 pub(crate) fn zone_label(machine: &Machine, state: Option<&State>, has_zones: bool) -> Result<String, ProviderError> {
     if let Some(zone) = machine.zone.as_deref().filter(|_| has_zones) {
         return match zone.parse::<u32>() {
@@ -57,20 +53,12 @@ impl Zones {
         Self(Cached::new(read, (|how| ApiError::interrupted(ZONES_GET, how)) as fn(Interrupted) -> ApiError))
     }
 
-    /// Reads the zones, for the start.
-    ///
-    /// # Errors
-    ///
-    /// They cannot be read: new load balancers would have none.
+    /// Reads the zones, for the start. Without them new load balancers would have none.
     pub(crate) async fn read(&self) -> Result<(), ApiError> {
         self.0.get(KEPT, None).await.map(drop)
     }
 
-    /// The zones of a region: none if it has none. A failed read keeps the old ones.
-    ///
-    /// # Errors
-    ///
-    /// They were never read.
+    /// The zones of a region: none if it has none. A failed read keeps the old ones. An error if they were never read.
     pub(crate) async fn of(&self, location: &str) -> Result<Vec<String>, ApiError> {
         let known = match self.0.get(KEPT, None).await {
             Ok(known) => known,

@@ -50,10 +50,6 @@ impl Cloud {
     }
 
     /// The cloud of a configuration.
-    ///
-    /// # Errors
-    ///
-    /// The endpoints cannot be read.
     pub(crate) async fn of(
         config: &Config,
         http: &Client,

@@ -36,10 +36,6 @@ enum Method<'a> {
 }
 
 /// The method of a configuration.
-///
-/// # Errors
-///
-/// Keys are missing.
 fn method(config: &IdentityConfig) -> Result<Method<'_>, Vec<Finding>> {
     let mut missing = Vec::new();
     let mut needed = |key: &str, value: &str| {
@@ -99,10 +95,6 @@ fn has_other_tenant(config: &IdentityConfig) -> bool {
 }
 
 /// The token sources of a configuration.
-///
-/// # Errors
-///
-/// Keys are missing, or the certificate cannot be used.
 pub(crate) fn identities(
     config: &IdentityConfig,
     cloud: &Cloud,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{Aspects, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef};
+use ccm_provider::{Aspects, CloudProvider, EvidenceKind, InstanceMetadata, Lookup, Node, NodeRef};
+use ccm_provider_contract::lookups::{found, metadata, unknown};
 
 use crate::bed::{Bed, GROUP, node, pass};
 
@@ -14,20 +15,6 @@ async fn look_up(provider: &Arc<dyn CloudProvider>, nodes: &[NodeRef], aspects: 
 
 async fn one(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
     look_up(provider, std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
-}
-
-fn found(lookup: &Lookup) -> &Arc<Instance> {
-    let Lookup::Found(instance) = lookup else { panic!("{lookup:?}") };
-    instance
-}
-
-fn metadata(lookup: &Lookup) -> InstanceMetadata {
-    found(lookup).metadata.clone().unwrap().unwrap()
-}
-
-fn unknown(lookup: &Lookup) -> String {
-    let Lookup::Unknown(error) = lookup else { panic!("{lookup:?}") };
-    error.to_string()
 }
 
 fn is_unlisted(lookup: &Lookup) -> bool {

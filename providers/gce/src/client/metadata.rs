@@ -27,10 +27,6 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     /// The server at the address in the environment, or at the default one. It is never called through a proxy.
-    ///
-    /// # Errors
-    ///
-    /// The user agent is not a valid header value.
     pub(crate) fn new(environment: &dyn Fn(&str) -> Option<String>, user_agent: &str) -> Result<Self, String> {
         let host = environment(HOST_VARIABLE).filter(|host| !host.is_empty()).unwrap_or_else(|| HOST.to_owned());
         let settings = Settings {

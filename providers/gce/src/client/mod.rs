@@ -87,9 +87,7 @@ struct Page<T> {
 }
 
 impl<T: Named> Page<T> {
-    /// # Errors
-    ///
-    /// The answer is no list, or has an object without a name.
+    /// An answer that is no list, or has an object without a name, is an error.
     fn check(&self) -> Result<(), Failure> {
         let is_list = self.kind.is_some() || self.items.is_some();
         match !is_list || self.items.iter().flatten().any(|item| item.name().is_empty()) {
@@ -107,9 +105,7 @@ struct Warning {
 }
 
 impl Warning {
-    /// # Errors
-    ///
-    /// The list is incomplete. Other warnings say that it is empty, or that something in it is old.
+    /// An incomplete list is an error. Other warnings say that it is empty, or that something in it is old.
     fn check(self) -> Result<(), Failure> {
         match &*self.code {
             "UNREACHABLE" | "PARTIAL_SUCCESS" | "LIST_OVERHEAD_QUOTA_EXCEED" => {

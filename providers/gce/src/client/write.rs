@@ -125,11 +125,8 @@ impl Sent {
 }
 
 impl Client {
-    /// Sends a write and returns after its operation has ended. Deleting an object that does not exist is a success.
-    ///
-    /// # Errors
-    ///
-    /// The write was refused, its operation failed, or it did not end in time and continues.
+    /// Sends a write and returns after its operation has ended. Deleting an object that does not exist is a success. One
+    /// that does not end in time continues.
     pub(crate) async fn write(&self, write: &Write) -> Result<(), ApiError> {
         let limit = Instant::now() + self.write_limit;
         let Some(mut sent) = self.begin(write).await? else { return Ok(()) };
@@ -160,10 +157,6 @@ impl Client {
     }
 
     /// Sends a write; `None` if it is done already.
-    ///
-    /// # Errors
-    ///
-    /// The write was refused, or has failed.
     pub(crate) async fn begin(&self, write: &Write) -> Result<Option<Sent>, ApiError> {
         let (operation, began) = (write.operation, Instant::now());
         let mut body = write.body.clone();

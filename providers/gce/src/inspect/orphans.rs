@@ -32,9 +32,6 @@ struct Seen {
     cluster_id: String,
 }
 
-/// # Errors
-///
-/// A read failed.
 pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
     let (client, region, all) = (&gce.shared.client, gce.balancers.cloud().env().region(), Filter::default());
     let (rules, pools, backends) = futures::try_join!(
@@ -100,10 +97,6 @@ impl Seen {
 }
 
 /// Deletes one orphan after reading it again, with the writes of the controllers.
-///
-/// # Errors
-///
-/// The orphan must be kept, its name, scheme or description has changed, or the cloud refused.
 pub(super) async fn delete(gce: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
     let claim = orphans::claim(orphan)?;
     let mut service = orphans::former(&claim.service, &claim.uid)?;

@@ -143,11 +143,8 @@ impl Reads {
         lock(&self.settled).remove(balancer);
     }
 
-    /// Everything that a plan for these items needs.
-    ///
-    /// # Errors
-    ///
-    /// The ID of the cluster is not known, and so are the names of its objects.
+    /// Everything that a plan for these items needs. The names of its objects are not known without the ID of the
+    /// cluster.
     pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
         let is_internal =
             |item: &Item| item.scheme == Scheme::Internal && (item.settings.is_some() || item.is_by_name());

@@ -49,10 +49,6 @@ pub(crate) enum Wanted {
 
 impl InstanceId {
     /// Parses `gce://<project>/<zone>/<instance>`. The instance may have a domain, the project a dot or a colon.
-    ///
-    /// # Errors
-    ///
-    /// The text names no instance.
     pub(crate) fn parse(text: &str) -> Result<Self, BadProviderId> {
         let malformed = || BadProviderId::Malformed(text.to_owned());
         let path = match text.split_once("://") {

@@ -57,10 +57,6 @@ impl Network {
 
     /// The subnetwork: that of the configuration, else the automatic one of the region, else that of the nodes. A
     /// result is kept; without one, the search is repeated.
-    ///
-    /// # Errors
-    ///
-    /// Something could not be read.
     pub(crate) async fn subnetwork(&self) -> Result<Subnet, ProviderError> {
         if let Some(url) = &self.configured {
             return Ok(Subnet::Url(url.clone()));

@@ -53,11 +53,7 @@ impl Zones {
         Self { client, cluster, region, only, listed: Arc::default(), known: Arc::default() }
     }
 
-    /// The managed zones.
-    ///
-    /// # Errors
-    ///
-    /// The zones could never be read.
+    /// The managed zones. An error if they could never be read.
     pub(crate) async fn managed(&self) -> Result<BTreeSet<String>, ProviderError> {
         if let Some(zone) = &self.only {
             return Ok(BTreeSet::from([zone.clone()]));

@@ -59,11 +59,7 @@ impl ClusterId {
         Self { cluster, known: Arc::default() }
     }
 
-    /// The IDs, created if there are none.
-    ///
-    /// # Errors
-    ///
-    /// The IDs are not known yet, and the ConfigMap cannot be read or created, or has neither.
+    /// The IDs, created if there are none. An error if the ConfigMap cannot be read or created, or has neither.
     pub(crate) async fn get(&self) -> Result<Ids, ProviderError> {
         let known = lock(&self.known).clone();
         if let Some((_, ids)) = known.as_ref().filter(|(read, _)| read.elapsed() < KEPT) {

@@ -153,11 +153,7 @@ pub(crate) static GLOBAL: Table<Config> = Table {
 };
 
 impl Config {
-    /// Parses the file. Also returns findings about it.
-    ///
-    /// # Errors
-    ///
-    /// The syntax or a value is wrong; the error lists all problems with key and line.
+    /// Parses the file. Also returns findings about it. The error has all problems with key and line.
     pub(crate) fn parse(text: &str) -> Result<(Self, Vec<Finding>), ProviderError> {
         let document = gcfg::parse(text).map_err(|error| invalid(format!("gce.conf: {error}")))?;
         // The older gcfg of upstream does not know \b, which other versions read as a backspace.

@@ -49,10 +49,6 @@ pub(crate) struct Location {
 }
 
 /// Finds the location of the cluster, from the configuration and the metadata server. Projects may still be numbers.
-///
-/// # Errors
-///
-/// Something is neither configured nor known to the metadata server.
 pub(crate) async fn locate(config: &Config, metadata: &Metadata, universe: &str) -> Result<Location, ProviderError> {
     let (mut project, mut zone) = (config.project_id.clone(), config.local_zone.clone());
     // As in upstream, the metadata server has to provide both if one of them is not set.
@@ -111,10 +107,6 @@ impl Location {
 }
 
 /// The configured source of tokens, and the universe of the credentials.
-///
-/// # Errors
-///
-/// The credentials are unusable.
 pub(crate) fn tokens(
     config: &Config,
     environment: Variable<'_>,

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::InstanceSeed;
-use ccm_provider::{
-    Aspects, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef, ProviderError,
-};
+use ccm_provider::{Aspects, CloudProvider, EvidenceKind, Lookup, Node, NodeRef, ProviderError};
 use ccm_provider_contract::TestCluster;
+use ccm_provider_contract::lookups::{found, metadata, unknown};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, PROJECT, ZONE, ZONES, flags};
@@ -36,20 +35,6 @@ fn make_in_other(bed: &Bed, name: &str) {
 
 async fn look_up(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
     provider.instances().unwrap().lookup(std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
-}
-
-fn found(lookup: &Lookup) -> &Arc<Instance> {
-    let Lookup::Found(instance) = lookup else { panic!("{lookup:?}") };
-    instance
-}
-
-fn metadata(lookup: &Lookup) -> InstanceMetadata {
-    found(lookup).metadata.clone().unwrap().unwrap()
-}
-
-fn unknown(lookup: &Lookup) -> String {
-    let Lookup::Unknown(error) = lookup else { panic!("{lookup:?}") };
-    error.to_string()
 }
 
 fn is_absent(lookup: &Lookup) -> bool {

@@ -161,10 +161,6 @@ impl Session {
     }
 
     /// The URL of a service, with a trailing slash.
-    ///
-    /// # Errors
-    ///
-    /// There is no token, or the catalog has no such endpoint.
     pub(crate) async fn endpoint(&self, service: Service) -> Result<String, Failure> {
         find(&self.token().await?.catalog, service, &self.endpoints).map_err(malformed)
     }

@@ -41,9 +41,6 @@ struct Claimed<'a> {
     servers: BTreeSet<String>,
 }
 
-/// # Errors
-///
-/// A read failed.
 pub(super) async fn find(openstack: &Inspector, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
     let provider = openstack.balancers()?.env().provider(None);
     let client = &openstack.client;
@@ -157,10 +154,6 @@ impl<'a> Claimed<'a> {
 }
 
 /// Deletes one orphan after reading it again, with the writes of the controllers.
-///
-/// # Errors
-///
-/// The orphan must be kept, no longer shows its owner, is in use, or OpenStack refused.
 pub(super) async fn delete(openstack: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
     let (balancers, client) = (openstack.balancers()?, &openstack.client);
     if orphan.kind == FLOATING_IP {

@@ -14,10 +14,6 @@ pub(crate) struct NamePattern {
 
 impl NamePattern {
     /// Reads a pattern; an empty one matches every name.
-    ///
-    /// # Errors
-    ///
-    /// The text is not a valid regular expression or glob.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (is_negated, pattern) = negation(text.trim());
         if pattern.is_empty() && !is_negated {

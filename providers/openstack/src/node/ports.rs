@@ -32,11 +32,7 @@ impl NodePorts {
     }
 
     /// The ports of these servers in Neutron's order, read after the last write to a port. A server without ports has
-    /// an empty list.
-    ///
-    /// # Errors
-    ///
-    /// Neutron gave no complete answer.
+    /// an empty list. An incomplete answer is an error.
     pub(crate) async fn of(&self, servers: &BTreeSet<ServerId>) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
         self.known.get(servers, AGE, self.client.ports_written()).await
     }

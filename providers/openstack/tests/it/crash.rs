@@ -147,13 +147,6 @@ struct Work {
     /// The Service at the start of the process: a process that ends records nothing.
     before: Service,
     service: Service,
-    action: ServiceAction,
-}
-
-impl Work {
-    async fn ask(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
-        self.scene.process.work(&mut self.service, &self.scene.nodes, action).await.map(drop)
-    }
 }
 
 #[async_trait(?Send)]
@@ -162,8 +155,8 @@ impl crash::Stage for Work {
         self.scene.simulation()
     }
 
-    async fn work(&mut self) -> Result<(), ProviderError> {
-        self.ask(self.action).await
+    async fn work(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
+        self.scene.process.work(&mut self.service, &self.scene.nodes, action).await.map(drop)
     }
 
     async fn restart(&mut self) {
@@ -174,21 +167,13 @@ impl crash::Stage for Work {
     async fn contents(&self) -> Vec<String> {
         state(&self.scene).await
     }
-
-    async fn delete(&mut self) -> Result<bool, ProviderError> {
-        let is_other = self.action != ServiceAction::Delete;
-        if is_other {
-            self.ask(ServiceAction::Delete).await?;
-        }
-        Ok(is_other)
-    }
 }
 
 async fn dies_after_each_write(life: Life) {
-    crash::every_prefix(life.writes(), 8, async || {
+    crash::every_prefix(life.action(), life.writes(), 8, async || {
         let mut scene = Scene::simulated().await;
         let service = life.before(&mut scene).await;
-        Work { scene, before: service.clone(), service, action: life.action() }
+        Work { scene, before: service.clone(), service }
     })
     .await;
 }

@@ -72,10 +72,7 @@ impl Handler {
         Handler { core, faults }
     }
 
-    /// Answers one request.
-    ///
-    /// # Errors
-    /// [`Closed`] if a fault closes the connection instead of responding.
+    /// Answers one request. [`Closed`] if a fault closes the connection instead.
     pub async fn call<B>(&self, request: Request<B>) -> Result<Response<Body>, Closed>
     where
         B: hyper::body::Body,

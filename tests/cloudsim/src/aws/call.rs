@@ -22,9 +22,6 @@ pub struct Call {
 
 impl Call {
     /// Parses a request: form body (or query string), signature, service.
-    ///
-    /// # Errors
-    /// The error, with the service whose format the answer has.
     pub fn parse(headers: &HeaderMap, form: &str, options: &Options) -> Result<Call, (Service, ApiError)> {
         let params = Params::parse(form).map_err(|error| (Service::Ec2, error))?;
         let version = params.get("Version").unwrap_or_default().to_owned();

@@ -9,9 +9,6 @@ pub const REGION: &str = "us-west-2";
 
 /// Calls an operation, named as `service:Operation`, with form parameters. Returns the contents of the answer, without
 /// the wrapper element of ELB.
-///
-/// # Errors
-/// The code of the error, or what is wrong with the answer.
 pub fn call(address: SocketAddr, operation: &str, form: &str) -> Result<Element, String> {
     let (service, action) = operation.split_once(':').unwrap_or_default();
     let (scope, version) = match service {

@@ -19,9 +19,6 @@ pub struct Params {
 
 impl Params {
     /// Parses a form body (`application/x-www-form-urlencoded`).
-    ///
-    /// # Errors
-    /// `MalformedQueryString` for invalid percent-encoding or invalid UTF-8.
     pub fn parse(form: &str) -> Result<Self, ApiError> {
         let mut root = Params::default();
         for pair in form.split('&').filter(|pair| !pair.is_empty()) {

@@ -14,9 +14,6 @@ pub type Aws = Running<World>;
 
 impl Running<World> {
     /// Starts the simulation.
-    ///
-    /// # Errors
-    /// A port is in use, a thread can't be created, or the models for validation can't be read.
     pub fn start(options: Options) -> io::Result<Self> {
         let models = if options.validate { Models::shared()? } else { None };
         let Options { port, admin_port, ledger_entries, .. } = options;

@@ -20,9 +20,6 @@ pub struct Caller {
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// Parses the `Authorization` header; `None` if it is missing.
-///
-/// # Errors
-/// `IncompleteSignature` if the header does not have the SigV4 format.
 pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
     let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
     let bad = |what: &str| ApiError::new("IncompleteSignature", format!("Authorization header {what}."));
@@ -58,9 +55,6 @@ pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
 }
 
 /// Checks the scope and the signed headers of a caller against the called service.
-///
-/// # Errors
-/// The service's own error code for an invalid signature.
 pub fn check(caller: &Caller, headers: &HeaderMap, service: Service, options: &Options) -> Result<(), ApiError> {
     let refuse = |text: String| Err(ApiError::unauthorized(service, "SignatureDoesNotMatch", text));
     if caller.region != options.region {

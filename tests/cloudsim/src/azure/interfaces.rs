@@ -65,11 +65,8 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
     joins(world, &all)
 }
 
-/// Checks the pools of the IP configurations of one interface.
-///
-/// # Errors
-/// A pool does not exist or has members by address, an interface is in two load balancers of the same direction, or a
-/// limit is reached.
+/// Checks the pools of the IP configurations of one interface: they exist and have no members by address, no interface
+/// is in two load balancers of the same direction, and no limit is reached.
 pub(super) fn joins(world: &World, configurations: &[(String, &Value)]) -> Result<(), Problem> {
     let mut balancers: BTreeMap<(bool, bool), String> = BTreeMap::new();
     let mut count = 0;
@@ -126,9 +123,6 @@ fn rules_of(world: &World, pool: &str, own: &BTreeMap<String, usize>) -> usize {
 }
 
 /// Checks the number of rules at the interface of a member, with those of one load balancer as it will be.
-///
-/// # Errors
-/// There are too many.
 pub(super) fn within_limit(world: &World, member: &str, own: &BTreeMap<String, usize>) -> Result<(), Problem> {
     let configurations = siblings(world, member);
     let pools = configurations.iter().flat_map(|one| list(one, "/properties/loadBalancerBackendAddressPools"));

@@ -255,9 +255,6 @@ pub(super) fn managed(world: &mut World, call: &Call) -> Result<Reply, Problem> 
 }
 
 /// Checks the header that only clients of the metadata service set.
-///
-/// # Errors
-/// It is missing.
 pub(super) fn from_metadata(call: &Call) -> Result<(), Problem> {
     if same(call.header("metadata"), "true") {
         return Ok(());
@@ -266,9 +263,6 @@ pub(super) fn from_metadata(call: &Call) -> Result<(), Problem> {
 }
 
 /// Checks the token of a call.
-///
-/// # Errors
-/// It is missing, has expired, or is one of another tenant; or the caller lacks a right.
 pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
     let now = world.now();
     let valid = |text: &str| {
@@ -302,9 +296,6 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
 }
 
 /// Checks that the caller may link a resource to one in another subscription: this needs a token of its tenant.
-///
-/// # Errors
-/// There is no such token.
 pub(super) fn may_link(world: &World, target: &str) -> Result<(), Problem> {
     if world.action.is_empty() {
         return Ok(());

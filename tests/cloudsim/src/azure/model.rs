@@ -4,13 +4,14 @@
 //! with `CI=true` that is an error.
 
 use super::routes::ROUTES;
+use crate::cache::{self, Shared};
 use crate::core::rest::{Call, Problem};
 use crate::core::schema::{Description, Finding, Method, Way, Why};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::{env, fs, io};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The versions that `hack/azure.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../../hack/azure/requirements.txt");
@@ -27,39 +28,22 @@ pub(super) struct Model {
     methods: BTreeMap<(&'static str, &'static str), String>,
 }
 
-/// The folder in which `hack/azure.sh` has put the official Python client and the description, if any.
-///
-/// # Errors
-/// There are none, although `CI=true` is set.
+/// The folder in which `hack/azure.sh` has put the official Python client and the description, if any. With `CI=true`
+/// there must be one.
 pub fn cache_folder() -> io::Result<Option<PathBuf>> {
-    let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("azure-mgmt-network=="));
-    let root = env::var_os("XDG_CACHE_HOME")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    let folder = root.zip(version).map(|(root, version)| root.join("ccm").join(format!("azure-{version}")));
-    // The script copies this file last: a folder with other versions, or an incomplete one, is ignored.
-    let whole =
-        |folder: &PathBuf| fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS);
-    match folder.filter(whole) {
-        Some(folder) => Ok(Some(folder)),
-        None => crate::moto::not_here("no description of Azure's APIs; hack/azure.sh obtains it").map(|()| None),
-    }
+    let folder = cache::folder("azure", "azure-mgmt-network", REQUIREMENTS);
+    cache::complete(folder, REQUIREMENTS, "no description of Azure's APIs; hack/azure.sh obtains it")
 }
 
 impl Model {
     /// The description on this machine, read once.
-    ///
-    /// # Errors
-    /// The file can't be read, or there is none although `CI=true` is set.
     pub(super) fn shared() -> io::Result<Option<Arc<Self>>> {
-        static SHARED: OnceLock<Result<Option<Arc<Model>>, String>> = OnceLock::new();
-        let read = || {
+        static SHARED: Shared<Model> = Shared::new();
+        cache::once(&SHARED, || {
             let Some(folder) = cache_folder()? else { return Ok(None) };
             let description = Description::read(&folder.join("descriptions").join("azure.json"))?;
-            Ok::<_, io::Error>(Some(Arc::new(Model::new(description))))
-        };
-        SHARED.get_or_init(|| read().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
+            Ok(Some(Model::new(description)))
+        })
     }
 
     fn new(description: Description) -> Self {
@@ -89,9 +73,6 @@ impl Model {
     }
 
     /// Checks a request against the description.
-    ///
-    /// # Errors
-    /// The service's answer to the first mismatch.
     pub(super) fn check_request(&self, call: &Call) -> Result<(), Problem> {
         let Some((id, method)) = self.method(call) else { return Ok(()) };
         let own = |(name, _): &&(String, String)| !matches!(name.as_str(), "$skiptoken" | "api-version");

@@ -59,9 +59,6 @@ pub(super) fn show_subnet(world: &World, id: &Id, value: &mut Value) {
 }
 
 /// Checks the address of an IP configuration, or gives it one. A dynamic address stays while the subnet does.
-///
-/// # Errors
-/// The subnet does not exist or is full, or the address is not in it or in use.
 pub(super) fn assign(
     world: &mut World,
     configuration: &mut Value,

@@ -38,10 +38,7 @@ pub(super) fn members<'a>(world: &'a World, pool: &str) -> impl Iterator<Item = 
     world.store.users(pool).filter(|(key, ..)| key.contains("/ipconfigurations/")).map(|(_, id, _)| id)
 }
 
-/// Checks the addresses of a pool.
-///
-/// # Errors
-/// An address is invalid or there twice, its network does not exist, or the pool has members by interface.
+/// Checks the addresses of a pool: their networks exist, and the pool has no members by interface.
 pub(super) fn check(world: &World, id: &Id, pool: &Value) -> Result<(), Problem> {
     let addresses = list(pool, "/properties/loadBalancerBackendAddresses");
     if addresses.is_empty() {

@@ -138,9 +138,6 @@ impl World {
 }
 
 /// Checks that a frontend can refer to an address.
-///
-/// # Errors
-/// It does not exist, is not ready, has another SKU, or is in use.
 pub(super) fn usable(world: &World, address: &str, user: &str, sku: &str, balancer: &str) -> Result<(), Problem> {
     let key = address.to_lowercase();
     let Some(row) = world.store.get(&key) else { return Err(errors::no_reference(address, user)) };

@@ -146,9 +146,6 @@ pub(super) fn version_of(service: &str, action: &str) -> &'static str {
 }
 
 /// Checks the API version of a call.
-///
-/// # Errors
-/// There is none, or another one.
 pub(super) fn check_version(world: &World, call: &Call) -> Result<(), Problem> {
     let given = call.query.iter().find(|(name, _)| name.eq_ignore_ascii_case("api-version"));
     let Some((_, given)) = given else {

@@ -15,10 +15,6 @@ pub type Azure = Running<World>;
 
 impl Running<World> {
     /// Starts the simulation.
-    ///
-    /// # Errors
-    /// A port is in use, a thread can't be started, or Microsoft's description of the API is missing although `CI=true` is
-    /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
         let Options { port, admin_port, ledger_entries, .. } = options;
@@ -36,9 +32,6 @@ impl Running<World> {
 
     /// Executes a call with all rights: without token, latency, faults and ledger, and with an immediately visible
     /// effect. For changes by clients other than the caller under test. The path is that of the API, without a version.
-    ///
-    /// # Errors
-    /// The error of the API, or no route matches the call.
     pub fn by_hand(&self, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         self.world(|world| {
             world.action = "";

@@ -203,9 +203,6 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
 }
 
 /// The JSON object of a body.
-///
-/// # Errors
-/// It is none.
 pub(super) fn body(call: &Call) -> Result<Value, Problem> {
     let wrong = || {
         let text = "The request content was invalid and could not be deserialized.";

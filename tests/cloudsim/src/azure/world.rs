@@ -119,9 +119,6 @@ impl World {
     }
 
     /// The type and ID of the resource or collection in the path of a call.
-    ///
-    /// # Errors
-    /// Its subscription or resource group does not exist.
     pub(super) fn target(&self, call: &Call) -> Result<(&'static Kind, Id), Problem> {
         let wrong = || Problem::violation(404, "InvalidResourceType", "The resource type could not be found.");
         let id = Id::parse(&call.path).ok_or_else(wrong)?;
@@ -131,9 +128,6 @@ impl World {
     }
 
     /// Checks that a subscription exists.
-    ///
-    /// # Errors
-    /// It does not.
     pub(super) fn known_subscription(&self, subscription: &str) -> Result<(), Problem> {
         if self.subscriptions.contains_key(&subscription.to_lowercase()) {
             return Ok(());

@@ -21,17 +21,11 @@ pub struct Answer {
 }
 
 /// Sends one request to a URL `http://…` and reads the whole answer.
-///
-/// # Errors
-/// The connection breaks before the end of the answer, or it is not HTTP.
 pub fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Answer> {
     send_within(PATIENCE, method, url, headers, body)
 }
 
 /// Like [`send`], but each read ends after this time.
-///
-/// # Errors
-/// As for [`send`], or the time has passed.
 pub fn send_within(
     patience: Duration,
     method: &str,

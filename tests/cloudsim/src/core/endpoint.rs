@@ -50,9 +50,6 @@ pub trait Cloud: Simulated {
     /// A parsed call.
     type Call: Send + Sync;
     /// Parses a request and records it in the entry. A request that cannot be parsed is answered immediately.
-    ///
-    /// # Errors
-    /// The answer.
     fn read(&mut self, request: &Request, entry: &mut Entry, violations: &mut Vec<String>)
     -> Result<Self::Call, Reply>;
     /// All parameters, for faults, without secrets.

@@ -26,17 +26,11 @@ pub mod millis {
     use std::time::Duration;
 
     /// Serializes whole milliseconds.
-    ///
-    /// # Errors
-    /// The error of the serializer.
     pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Deserializes whole milliseconds.
-    ///
-    /// # Errors
-    /// The value is not an unsigned number.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }

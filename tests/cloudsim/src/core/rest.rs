@@ -152,9 +152,6 @@ impl Call {
 }
 
 /// Finds the route of a request; some services compare paths regardless of case.
-///
-/// # Errors
-/// No route matches.
 pub fn find<W>(
     routes: &'static [Route<W>],
     request: &Request,

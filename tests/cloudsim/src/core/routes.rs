@@ -19,14 +19,8 @@ pub trait Rest: Simulated {
     /// The routes of the cloud.
     fn routes() -> &'static [Route<Self>];
     /// Returns the caller, for the ledger, if the call is authorized.
-    ///
-    /// # Errors
-    /// The caller is unknown or its credentials have expired.
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
     /// Executes a call; a read may see an older state.
-    ///
-    /// # Errors
-    /// The error of the service.
     fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
         (route.run)(self, call)
     }
@@ -130,9 +124,6 @@ impl<C: Rest> Cloud for C {
 }
 
 /// Executes a call directly, without the processing of the endpoint.
-///
-/// # Errors
-/// The error of the service, or no route matches the call.
 pub fn by_hand<C: Rest>(cloud: &mut C, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let wrong = |text: String| Problem::violation(400, "no call", text);

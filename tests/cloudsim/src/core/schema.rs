@@ -126,9 +126,6 @@ pub enum Way<'a> {
 
 impl Description {
     /// Reads a description from a file.
-    ///
-    /// # Errors
-    /// The file can't be read, or is not a description.
     pub fn read(path: &Path) -> io::Result<Self> {
         let at = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
         serde_json::from_slice(&fs::read(path).map_err(|error| at(&error))?).map_err(|error| at(&error))

@@ -66,9 +66,6 @@ pub struct Server {
 
 impl Runtime {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// The thread or its event loop can't be started.
     pub fn start(name: &str) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -108,9 +105,6 @@ impl Runtime {
 
 impl Spawner {
     /// Serves on 127.0.0.1 at this port (0: any free one).
-    ///
-    /// # Errors
-    /// The port is in use.
     pub fn serve(&self, port: u16, handler: Arc<dyn Handler>) -> io::Result<Server> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;

@@ -92,10 +92,8 @@ pub const fn answer(name: &'static str) -> Field {
     Field { name, kind: Kind::Any, need: Need::ReadOnly }
 }
 
-/// Checks an object against its fields.
-///
-/// # Errors
-/// The first mismatch, in this order: unknown fields, invalid fields, missing fields.
+/// Checks an object against its fields. The error is the first mismatch, in this order: unknown fields, invalid fields,
+/// missing fields.
 pub fn check(object: &Map<String, Value>, fields: &[Field]) -> Result<(), Mismatch> {
     look(object, fields, "")
 }

@@ -34,10 +34,6 @@ pub struct Silence {
 impl Silence {
     /// Starts a server that speaks this version of HTTP (`h2` or `http/1.1`), gives each request this answer, and never
     /// answers a request of `/never`.
-    ///
-    /// # Errors
-    ///
-    /// No socket or certificate can be made.
     pub async fn start(version: &str, answer: &'static str) -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).map_err(io::Error::other)?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(io::Error::other)?;

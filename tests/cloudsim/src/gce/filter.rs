@@ -29,9 +29,6 @@ impl Filter {
     }
 
     /// Parses a filter; an empty filter matches everything.
-    ///
-    /// # Errors
-    /// It is not a valid filter.
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
         if text.trim().is_empty() {
             return Ok(Filter::default());

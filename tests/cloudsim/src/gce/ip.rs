@@ -73,9 +73,6 @@ impl World {
     }
 
     /// Records an explicit request for this address of a subnetwork.
-    ///
-    /// # Errors
-    /// The address is not in the subnetwork's range.
     pub(super) fn choose(&mut self, subnetwork: &str, wanted: IpAddr, field: &str) -> Result<(), Problem> {
         if !self.range(subnetwork).is_some_and(|range| range.contains(&wanted)) {
             let text = "Requested internal IP address is outside the subnetwork CIDR range.";
@@ -119,9 +116,6 @@ fn plus(address: IpAddr, by: u64) -> IpAddr {
 }
 
 /// The alias ranges of an interface: `/24` means any free range of that size.
-///
-/// # Errors
-/// A range is not in the subnetwork, or in use.
 pub(super) fn alias_ranges(
     world: &mut World,
     instance: &str,

@@ -3,12 +3,13 @@
 //! [`Model::shared`] finds the descriptions that `hack/gce.sh` put into the cache; without them nothing is checked, and
 //! with `CI=true` that is an error.
 
+use crate::cache::{self, Shared};
 use crate::core::rest::{Call, Problem};
 use crate::core::schema::{Description, Finding, Method, Way, Why};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::{env, fs, io};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The versions that `hack/gce.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../../hack/gce/requirements.txt");
@@ -20,40 +21,23 @@ pub(super) struct Model {
     projects: Description,
 }
 
-/// The folder in which `hack/gce.sh` has put the official Python client and the descriptions, if any.
-///
-/// # Errors
-/// There are none, although `CI=true` is set.
+/// The folder in which `hack/gce.sh` has put the official Python client and the descriptions, if any. With `CI=true`
+/// there must be one.
 pub fn cache_folder() -> io::Result<Option<PathBuf>> {
-    let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("google-api-python-client=="));
-    let root = env::var_os("XDG_CACHE_HOME")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    let folder = root.zip(version).map(|(root, version)| root.join("ccm").join(format!("gce-{version}")));
-    // The script copies this file last: a folder with other versions, or an incomplete one, is ignored.
-    let whole =
-        |folder: &PathBuf| fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS);
-    match folder.filter(whole) {
-        Some(folder) => Ok(Some(folder)),
-        None => crate::moto::not_here("no description of Google's APIs; hack/gce.sh obtains it").map(|()| None),
-    }
+    let folder = cache::folder("gce", "google-api-python-client", REQUIREMENTS);
+    cache::complete(folder, REQUIREMENTS, "no description of Google's APIs; hack/gce.sh obtains it")
 }
 
 impl Model {
     /// The descriptions on this machine, read once.
-    ///
-    /// # Errors
-    /// A file can't be read, or there are none although `CI=true` is set.
     pub(super) fn shared() -> io::Result<Option<Arc<Self>>> {
-        static SHARED: OnceLock<Result<Option<Arc<Model>>, String>> = OnceLock::new();
-        let read = || {
+        static SHARED: Shared<Model> = Shared::new();
+        cache::once(&SHARED, || {
             let Some(folder) = cache_folder()? else { return Ok(None) };
             let file = |name: &str| Description::read(&folder.join("descriptions").join(name));
             let (compute, projects) = (file("compute.v1.json")?, file("cloudresourcemanager.v1.json")?);
-            Ok::<_, io::Error>(Some(Arc::new(Model { compute, projects })))
-        };
-        SHARED.get_or_init(|| read().map_err(|error| error.to_string())).clone().map_err(io::Error::other)
+            Ok(Some(Model { compute, projects }))
+        })
     }
 
     /// A service's description, and its method with this ID.
@@ -78,9 +62,6 @@ impl Model {
     }
 
     /// Checks a request against the description.
-    ///
-    /// # Errors
-    /// The service's answer to the first mismatch.
     pub(super) fn check_request(&self, call: &Call) -> Result<(), Problem> {
         let Some((description, method)) = self.method(call.service, call.action) else { return Ok(()) };
         let path = method.path_values(&call.path).unwrap_or_default();

@@ -38,9 +38,6 @@ impl World {
     }
 
     /// The error if the caller lacks a permission.
-    ///
-    /// # Errors
-    /// The caller lacks it.
     pub(super) fn may(&self, permission: &str, key: &str) -> Result<(), Problem> {
         let project = key.split('/').nth(1).unwrap_or_default();
         if self.permits(project, permission) { Ok(()) } else { Err(errors::denied(permission, key)) }
@@ -48,9 +45,6 @@ impl World {
 }
 
 /// Checks whether the caller is allowed to make a call.
-///
-/// # Errors
-/// The caller lacks the permission.
 pub(super) fn check(world: &World, call: &Call) -> Result<(), Problem> {
     if call.service != "compute" {
         return Ok(());

@@ -106,9 +106,6 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
 
 impl World {
     /// The key for a reference in a body: a full URL with any host, or a partial one, relative to the path of the body.
-    ///
-    /// # Errors
-    /// It is not a reference to an object of this collection.
     pub(super) fn key_of(&self, text: &str, from: &Spot, field: &str, collection: &str) -> Result<String, Problem> {
         let malformed = || errors::invalid(field, text, "The URL is malformed.");
         let path = match text.find("/projects/") {
@@ -130,9 +127,6 @@ impl World {
     }
 
     /// The key of a referenced object that exists and is ready.
-    ///
-    /// # Errors
-    /// It is not such a reference, or the object does not exist or is not ready.
     pub(super) fn found(&self, text: &str, from: &Spot, field: &str, collection: &str) -> Result<String, Problem> {
         let key = self.key_of(text, from, field, collection)?;
         self.ready(&key)?;
@@ -140,9 +134,6 @@ impl World {
     }
 
     /// Checks that an object exists and is neither being created nor deleted.
-    ///
-    /// # Errors
-    /// The object does not exist or is not ready.
     pub(super) fn ready(&self, key: &str) -> Result<(), Problem> {
         if self.store.busy(key, self.now()) {
             return Err(errors::not_ready(key));

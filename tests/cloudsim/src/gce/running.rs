@@ -18,10 +18,6 @@ pub type Gce = Running<World>;
 
 impl Running<World> {
     /// Starts the simulation.
-    ///
-    /// # Errors
-    /// A port is in use, a thread can't be started, or Google's description of the API is missing although `CI=true` is
-    /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
         let Options { port, admin_port, ledger_entries, .. } = options;
@@ -40,9 +36,6 @@ impl Running<World> {
     }
 
     /// Starts the metadata server of an instance, identified by its path, on this port or any free one.
-    ///
-    /// # Errors
-    /// The instance does not exist, or the port is in use.
     pub fn metadata(&self, instance: &str, port: u16) -> io::Result<Metadata> {
         if self.world(|world| world.store.get(instance).is_none()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no instance {instance}")));
@@ -53,9 +46,6 @@ impl Running<World> {
 
     /// Executes a call with all permissions: without token, latency, faults and ledger, and with an immediately visible
     /// effect. For changes by clients other than the caller under test. The path begins with `projects/`.
-    ///
-    /// # Errors
-    /// The error of the API, or no route matches the call.
     pub fn by_hand(&self, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         self.world(|world| {
             let rights = (std::mem::take(&mut world.options.denied), std::mem::take(&mut world.options.read_only));

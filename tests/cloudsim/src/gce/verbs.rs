@@ -11,9 +11,6 @@ use serde_json::{Value, json};
 const OWN: [&str; 6] = ["kind", "id", "creationTimestamp", "selfLink", "region", "zone"];
 
 /// The kind and the path of a call.
-///
-/// # Errors
-/// The project, region or zone does not exist.
 pub(super) fn at(world: &World, call: &Call) -> Result<(&'static Kind, Spot), Problem> {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let kind = kinds::of_method(call.action).ok_or_else(|| errors::not_found(path))?;
@@ -31,10 +28,8 @@ pub(super) fn at(world: &World, call: &Call) -> Result<(&'static Kind, Spot), Pr
     }
 }
 
-/// The ID of an existing project.
-///
-/// # Errors
-/// It does not exist. `unverified`: the answer may be the same for an existing project without access.
+/// The ID of an existing project. `unverified`: the answer to another one may be the same for an existing project
+/// without access.
 pub(super) fn known_project(world: &World, project: &str) -> Result<String, Problem> {
     world.project_id(project).ok_or_else(|| errors::not_found(&format!("projects/{project}")))
 }
@@ -147,9 +142,6 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
 }
 
 /// A custom verb on an existing object: changes its fields.
-///
-/// # Errors
-/// The object does not exist, or the change is rejected.
 pub(super) fn custom(
     world: &mut World,
     call: &Call,
@@ -170,9 +162,6 @@ pub(super) fn custom(
 }
 
 /// The body, which must be a JSON object.
-///
-/// # Errors
-/// The body is not a JSON object.
 pub(super) fn body(call: &Call) -> Result<Fields, Problem> {
     let parse = || Problem::violation(400, "parseError", "Parse Error");
     call.object().ok_or_else(parse)
@@ -208,9 +197,6 @@ pub(super) fn texts(fields: &Fields, name: &str) -> Vec<String> {
 }
 
 /// Replaces a reference in a field by the link of the object, which must exist.
-///
-/// # Errors
-/// The object does not exist.
 pub(super) fn refer(
     world: &World,
     spot: &Spot,

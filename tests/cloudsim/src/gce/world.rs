@@ -159,10 +159,7 @@ impl World {
         Due { now, done: now, shown: now }
     }
 
-    /// Checks that a name is available.
-    ///
-    /// # Errors
-    /// The name is in use, or the deletion of its object has not ended.
+    /// Checks that a name is available. It is not while the deletion of its object goes on.
     pub(super) fn free(&self, spot: &Spot) -> Result<(), Problem> {
         let key = spot.key();
         if self.store.get(&key).is_some() {
@@ -172,9 +169,6 @@ impl World {
     }
 
     /// Checks that the quota of a project, or of its region, allows one more object of a kind.
-    ///
-    /// # Errors
-    /// The quota is exceeded.
     pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot) -> Result<(), Problem> {
         let Some(limit) = self.options.quotas.get(kind.quota) else { return Ok(()) };
         let same = |other: &Spot| {

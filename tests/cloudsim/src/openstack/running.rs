@@ -16,9 +16,6 @@ pub type OpenStack = Running<World>;
 
 impl Running<World> {
     /// Starts the simulation.
-    ///
-    /// # Errors
-    /// The port is in use, or no thread can be started.
     pub fn start(options: Options) -> io::Result<Self> {
         let Options { port, ledger_entries, .. } = options;
         let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, ledger_entries };
@@ -31,9 +28,6 @@ impl Running<World> {
     }
 
     /// Starts the metadata service of a server, on this port or any free one.
-    ///
-    /// # Errors
-    /// The server does not exist, or the port is in use.
     pub fn metadata(&self, server: &str, port: u16) -> io::Result<Metadata> {
         if self.world(|world| world.row("server", server).is_none()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no server {server}")));
@@ -44,9 +38,6 @@ impl Running<World> {
 
     /// Executes a call as an administrator of a project: without token, latency, faults and ledger. For changes in the
     /// cloud that are not made by the caller under test.
-    ///
-    /// # Errors
-    /// The error of the service, or no route matches the call.
     pub fn by_hand(&self, project: &str, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         self.world(|world| {
             world.who = Who { user: String::new(), project: project.to_owned(), admin: true };

@@ -4,6 +4,7 @@
 
 mod azure;
 mod boto3;
+mod calls;
 mod case;
 mod cases;
 mod deviations;

@@ -12,6 +12,18 @@ pub(crate) fn fill(text: &str, values: &Values) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
+/// A JSON value whose strings are filled in with the named values.
+pub(crate) fn filled(value: &Value, values: &Values) -> Value {
+    match value {
+        Value::String(text) => Value::String(fill(text, values)),
+        Value::Array(items) => items.iter().map(|item| filled(item, values)).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), filled(value, values))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
 /// Replaces values by their names, so that texts of two clouds can be compared. Longer values first: an ARN contains
 /// names.
 pub(crate) fn named(text: &str, values: &Values) -> String {

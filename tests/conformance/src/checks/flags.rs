@@ -5,13 +5,13 @@ use anyhow::{Result, ensure};
 use crate::world::{World, tail};
 
 /// Made by `hack/upstream.sh` from the Go core.
-const FLAGS: &str = include_str!("../../../../hack/upstream/1.36.tsv");
+const FLAGS: &str = include_str!("../../../../hack/upstream/tables.tsv");
 
-/// The flags that are not deprecated: Go's help hides those.
+/// The flags of Kubernetes 1.36 that are not deprecated: Go's help hides those.
 fn current() -> Vec<&'static str> {
     let rows = FLAGS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     rows.filter_map(|row| match row[..] {
-        ["flag", name, .., "false"] => Some(name),
+        ["flag", name, .., "false", versions] if versions.split(' ').any(|version| version == "1.36") => Some(name),
         _ => None,
     })
     .collect()

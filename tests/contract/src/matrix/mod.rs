@@ -51,11 +51,8 @@ pub trait MatrixCloud: Send + Sync {
         &[]
     }
 
-    /// What the cloud does in case of this trouble, with its documented codes.
-    ///
-    /// # Errors
-    ///
-    /// Why the cloud, or its simulation, has no such trouble.
+    /// What the cloud does in case of this trouble, with its documented codes. The error says why the cloud, or its
+    /// simulation, has no such trouble.
     fn effect(&self, operation: &Operation, trouble: Trouble) -> Result<Effect, &'static str>;
 
     /// Texts by which a call belongs to a Service: names and addresses of its objects.

@@ -1,10 +1,8 @@
-//! This program beside Go's cloud-controller-manager of each minor version of Kubernetes, by the tables of
+//! This program beside Go's cloud-controller-manager of each minor version of Kubernetes, by the table of
 //! `hack/upstream.sh`: what manifests, roles and dashboards of one of them name works here, with the type and default of
 //! the newest version that has it. Each difference is listed with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::LazyLock;
 
 use ccm::Program;
 use ccm::flags::Gates;
@@ -14,15 +12,16 @@ use serde_json::Value;
 
 use crate::metrics;
 
-/// From the oldest version to the newest.
-static TABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/upstream");
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "tsv")).collect();
-    files.sort();
-    assert!(files.len() >= 6, "{files:?}");
-    files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
-});
+/// The last column has the versions that a row holds for; the first rows name the modules.
+const TABLE: &str = include_str!("../../../../hack/upstream/tables.tsv");
+
+/// From the oldest to the newest.
+fn versions() -> Vec<&'static str> {
+    let modules = TABLE.lines().filter(|line| line.starts_with('#'));
+    let versions: Vec<&str> = modules.map(|line| line.rsplit('\t').next().unwrap()).collect();
+    assert!(versions.len() >= 6, "{versions:?}");
+    versions
+}
 
 /// Name and reason.
 type Differences = &'static [(&'static str, &'static str)];
@@ -93,18 +92,21 @@ const MISSING_METRICS: Differences = &[
     ("version_info", "about versions that a server emulates"),
 ];
 
-/// The rows of one kind in the newest table that has them, by name.
+/// The rows of one kind of the newest version that has them, by name.
 fn newest(kind: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut rows = BTreeMap::new();
-    for table in &*TABLES {
-        rows.extend(rows_of(table, kind));
+    for version in versions() {
+        rows.extend(rows_of(version, kind));
     }
     rows
 }
 
-fn rows_of(table: &'static str, kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
-    let rows = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    rows.filter(|row| row[0] == kind).map(|row| (row[1], row[2..].to_vec())).collect()
+fn rows_of(version: &str, kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
+    let rows = TABLE.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == kind)
+        .filter(|row| row[row.len() - 1].split(' ').any(|one| one == version))
+        .map(|row| (row[1], row[2..row.len() - 1].to_vec()))
+        .collect()
 }
 
 /// The names on the left are those of the list, no more and no less.
@@ -155,8 +157,8 @@ fn every_flag_is_known_with_type_and_default() {
 
 #[test]
 fn every_gate_is_accepted_and_those_with_an_effect_have_the_newest_default() {
-    for table in &*TABLES {
-        for (name, row) in rows_of(table, "gate") {
+    for version in versions() {
+        for (name, row) in rows_of(version, "gate") {
             let gate = format!("--feature-gates={name}={}", row[1]);
             if let Err(refused) = Options::from_args(["--cloud-provider=fake", &gate]) {
                 panic!("{}", refused.message);
@@ -182,7 +184,7 @@ fn the_configuration_has_every_field() {
     let options = Options::from_args(["--cloud-provider=fake"]).unwrap();
     let ours = componentconfig::componentconfig(&options);
     let mut missing = Vec::new();
-    let newest = rows_of(TABLES.last().unwrap(), "config");
+    let newest = rows_of(versions().last().unwrap(), "config");
     for (path, row) in &newest {
         let Some(value) = ours.pointer(&format!("/{}", path.replace('.', "/"))) else {
             missing.push(*path);

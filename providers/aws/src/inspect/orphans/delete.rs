@@ -12,9 +12,6 @@ use crate::loadbalancer::wanted::{Goal, NamedGroups, Wanted};
 const GONE: &[&str] =
     &["LoadBalancerNotFound", "AccessPointNotFound", "TargetGroupNotFound", "InvalidRouteTableID.NotFound"];
 
-/// # Errors
-///
-/// The orphan must be kept, has lost its tags, is in use, or AWS refused.
 pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
     if aws.settings.ownership.cluster_key().is_none() {
         return Err(no_cluster_id());

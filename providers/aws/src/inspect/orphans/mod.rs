@@ -47,9 +47,6 @@ struct Inventory {
     table: Option<RouteTable>,
 }
 
-/// # Errors
-///
-/// The cluster has no ID, or a read failed.
 pub(super) async fn find(aws: &Inspector, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
     if aws.settings.ownership.cluster_key().is_none() {
         return Err(no_cluster_id());

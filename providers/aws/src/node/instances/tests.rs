@@ -4,8 +4,9 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::Zone;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::node::Pairs;
-use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, InstancesV2 as _, Node};
+use ccm_provider::{AddressType, Evidence, EvidenceKind, InstancesV2 as _, Node};
 use ccm_provider_contract::TestCluster;
+use ccm_provider_contract::lookups::{evidence, found, metadata, unknown};
 use std::time::SystemTime;
 
 const WALL: SystemTime = SystemTime::UNIX_EPOCH;
@@ -53,31 +54,6 @@ fn named(name: &str) -> NodeRef {
 
 fn with_provider_id(node: &NodeRef, id: &str) -> NodeRef {
     Arc::new(Node { provider_id: Some(id.into()), ..(**node).clone() })
-}
-
-fn found(answer: &Lookup) -> &ccm_provider::Instance {
-    match answer {
-        Lookup::Found(instance) => instance,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn metadata(answer: &Lookup) -> &InstanceMetadata {
-    found(answer).metadata.as_ref().unwrap().as_ref().unwrap()
-}
-
-fn evidence(answer: &Lookup) -> &Evidence {
-    match answer {
-        Lookup::Gone(evidence) => evidence,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn unknown(answer: &Lookup) -> String {
-    match answer {
-        Lookup::Unknown(error) => error.to_string(),
-        other => panic!("{other:?}"),
-    }
 }
 
 fn describes(calls: &[String]) -> usize {

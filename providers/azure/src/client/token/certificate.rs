@@ -21,11 +21,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads PEM text with a key and its certificate, in any order.
-    ///
-    /// # Errors
-    ///
-    /// One of them is missing or cannot be used. The text quotes nothing.
+    /// Reads PEM text with a key and its certificate, in any order. The error quotes nothing.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
         if pem.first() == Some(&0x30) {
             return Err("a PFX file is not supported; make a PEM file of it: \

@@ -31,9 +31,6 @@ impl Debug for Token {
 }
 
 impl Token {
-    /// # Errors
-    ///
-    /// The text cannot be sent.
     fn new(text: &str, lifetime: Duration) -> Result<Self, Failure> {
         let unusable = || refused("the token is empty or holds control characters");
         let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| unusable())?;

@@ -6,11 +6,8 @@ use super::Details;
 use crate::node::machine::{IpConfig, Machine};
 
 /// As upstream: the private address, the name, the public address. Those of IPv6 follow; upstream's per-node program
-/// writes them, and a node that loses them has no pods with IPv6 any more.
-///
-/// # Errors
-///
-/// The addresses are not known: a node must not lose the ones that it has.
+/// writes them, and a node that loses them has no pods with IPv6 any more. An error if they are not known: a node must
+/// not lose the ones that it has.
 pub(super) fn of_machine(node: &Node, machine: &Machine, details: &Details) -> Result<Vec<NodeAddress>, ProviderError> {
     let configs = details.configs(machine)?;
     let of_family = |is_v6: bool| {

@@ -176,11 +176,7 @@ pub(crate) struct Preconfigured {
 }
 
 impl Config {
-    /// Reads the text of a configuration. Doubts are findings.
-    ///
-    /// # Errors
-    ///
-    /// All problems together.
+    /// Reads the text of a configuration. Doubts are findings. An error has all problems.
     pub(crate) fn parse(text: &str, variable: Variable<'_>) -> Result<(Self, Vec<Finding>), ProviderError> {
         let (config, findings) = Self::read(text, variable);
         refuse(CONTEXT, &findings)?;

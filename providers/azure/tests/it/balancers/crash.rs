@@ -84,12 +84,15 @@ impl Life {
             WithoutLink => scene.service("web", &[INTERNAL, ("azure-pls-create", "false")], port(80)),
             _ => {}
         }
-        let action = match self {
-            ChangeNodes => ServiceAction::UpdateHosts,
-            Delete | DeleteOfMachines | DeleteByAddress | DeleteLink => ServiceAction::Delete,
+        Work { services: scene.services.clone(), scene }
+    }
+
+    fn action(self) -> ServiceAction {
+        match self {
+            Self::ChangeNodes => ServiceAction::UpdateHosts,
+            Self::Delete | Self::DeleteOfMachines | Self::DeleteByAddress | Self::DeleteLink => ServiceAction::Delete,
             _ => ServiceAction::Ensure,
-        };
-        Work { services: scene.services.clone(), scene, action }
+        }
     }
 
     fn annotations(self) -> &'static [(&'static str, &'static str)] {
@@ -119,7 +122,6 @@ fn rule_of_users(scene: &Scene) {
 struct Work {
     scene: Scene,
     services: BTreeMap<String, Service>,
-    action: ServiceAction,
 }
 
 #[async_trait(?Send)]
@@ -128,11 +130,11 @@ impl crash::Stage for Work {
         &self.scene.bed.cloud
     }
 
-    async fn work(&mut self) -> Result<(), ProviderError> {
+    async fn work(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
         for (name, service) in &self.services {
             self.scene.services.entry(name.clone()).or_insert_with(|| service.clone());
         }
-        self.scene.settle(&["web", "api"], self.action).await
+        self.scene.settle(&["web", "api"], action).await
     }
 
     async fn restart(&mut self) {
@@ -143,21 +145,13 @@ impl crash::Stage for Work {
         assert_eq!(self.scene.bed.cloud.superseded(), Vec::<String>::new());
         contents(&self.scene.bed.cloud, &KINDS)
     }
-
-    async fn delete(&mut self) -> Result<bool, ProviderError> {
-        let is_other = self.action != ServiceAction::Delete;
-        if is_other {
-            self.scene.settle(&["web", "api"], ServiceAction::Delete).await?;
-        }
-        Ok(is_other)
-    }
 }
 
 async fn dies_after_each_write(life: Life, least: usize) {
-    let reached = crash::every_prefix(least, 16, async || life.begin().await).await;
+    let reached = crash::every_prefix(life.action(), least, 16, async || life.begin().await).await;
     let is_theirs = |line: &String| line.contains("\"name\":\"theirs\"");
     assert!(reached.iter().any(is_theirs), "the rule of users is there");
-    if life.begin().await.action == ServiceAction::Delete {
+    if life.action() == ServiceAction::Delete {
         let kinds = ["loadBalancers", "publicIPAddresses", "privateLinkServices"];
         let is_left =
             |line: &String| kinds.iter().any(|kind| line.contains(&format!("\"type\":\"Microsoft.Network/{kind}\"")));

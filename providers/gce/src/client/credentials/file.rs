@@ -123,9 +123,7 @@ pub(super) struct Impersonated {
 }
 
 impl Credentials {
-    /// # Errors
-    ///
-    /// The file cannot be read, or its type is unknown. The error quotes no value.
+    /// The error quotes no value.
     fn read(path: &std::path::Path) -> Result<Self, String> {
         let shown = path.display();
         let text = std::fs::read(path).map_err(|error| format!("credentials {shown}: {error}"))?;

@@ -51,9 +51,6 @@ impl Debug for Token {
 }
 
 impl Token {
-    /// # Errors
-    ///
-    /// The text cannot be sent.
     pub(crate) fn new(text: &str, expires: Option<Timestamp>) -> Result<Self, Failure> {
         let unusable = || refused("the token is empty or holds control characters");
         let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| unusable())?;

@@ -13,11 +13,7 @@ use serde_json::{Value, json};
 /// The lifetime of an assertion in seconds: one hour is the maximum.
 const LIFETIME: i64 = 3600;
 
-/// A JSON Web Token with these claims, valid from now on, signed with RS256.
-///
-/// # Errors
-///
-/// The key is invalid; the error quotes nothing of it.
+/// A JSON Web Token with these claims, valid from now on, signed with RS256. The error quotes nothing of the key.
 pub(super) fn assertion(key_pem: &str, key_id: &str, mut claims: Value) -> Result<String, String> {
     let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem.as_bytes())
         .map_err(|_| "private_key is no PEM block of a PKCS #8 key".to_owned())?;

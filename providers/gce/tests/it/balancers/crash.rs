@@ -98,7 +98,6 @@ impl Life {
 struct Work {
     scene: Scene,
     service: Service,
-    action: ServiceAction,
 }
 
 #[async_trait(?Send)]
@@ -107,8 +106,8 @@ impl crash::Stage for Work {
         self.scene.cloud()
     }
 
-    async fn work(&mut self) -> Result<(), ProviderError> {
-        self.scene.ask(&mut self.service, self.action).await.0.map(drop)
+    async fn work(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
+        self.scene.ask(&mut self.service, action).await.0.map(drop)
     }
 
     async fn restart(&mut self) {
@@ -118,21 +117,13 @@ impl crash::Stage for Work {
     async fn contents(&self) -> Vec<String> {
         contents(self.scene.cloud())
     }
-
-    async fn delete(&mut self) -> Result<bool, ProviderError> {
-        let is_other = self.action != ServiceAction::Delete;
-        if is_other {
-            self.scene.ask(&mut self.service, ServiceAction::Delete).await.0?;
-        }
-        Ok(is_other)
-    }
 }
 
 async fn dies_after_each_write(life: Life) {
-    let expected = crash::every_prefix(5, 8, async || {
+    let expected = crash::every_prefix(life.action(), 5, 8, async || {
         let mut scene = Scene::with(&["n1"]).await;
         let service = life.before(&mut scene).await;
-        Work { scene, service, action: life.action() }
+        Work { scene, service }
     })
     .await;
     if life.action() == ServiceAction::Delete {

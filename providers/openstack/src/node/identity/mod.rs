@@ -94,10 +94,6 @@ impl Identity {
     }
 
     /// Parses `openstack://<region or empty>/<id>`, with or without `openstack://`.
-    ///
-    /// # Errors
-    ///
-    /// The text refers to no server of this cloud and region.
     pub(crate) fn parse(&self, text: &str) -> Result<ServerId, BadProviderId> {
         let full = if text.contains("://") { text.to_owned() } else { format!("{SCHEME}://{text}") };
         let Some((SCHEME, path)) = full.split_once("://") else { return Err(BadProviderId::Foreign(full)) };

@@ -37,11 +37,7 @@ pub(super) async fn read(client: &Client, ports: impl Iterator<Item = &Port>) ->
     Ok(attached.collect())
 }
 
-/// The subports of a server's ports.
-///
-/// # Errors
-///
-/// The server has subports that could not be read: without them it would lose addresses.
+/// The subports of a server's ports. An error if one could not be read: without it the server would lose addresses.
 pub(super) fn of_server<'a>(ports: &[Port], read: &'a BySubport) -> Result<Vec<&'a Attached>, ProviderError> {
     let mut attached = Vec::new();
     for id in ports.iter().flat_map(subports) {

@@ -68,10 +68,6 @@ fn embedded(server: &Server) -> Result<&str, Option<FlavorRef>> {
 }
 
 /// The instance type of a server; empty if there is none that is a valid label value.
-///
-/// # Errors
-///
-/// Its flavor could not be read.
 pub(super) fn instance_type(server: &Server, types: &Types) -> Result<String, ProviderError> {
     let flavor = match embedded(server) {
         Ok(name) => return Ok(name.to_owned()),

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::Options;
 use ccm_provider::{Evidence, EvidenceKind, InstancesV2 as _};
+use ccm_provider_contract::lookups::{evidence, found, metadata, unknown};
 use serde_json::{Value, json};
 
 use super::*;
@@ -23,31 +24,6 @@ fn known(id: &str) -> NodeRef {
 
 fn named(name: &str) -> NodeRef {
     Arc::new(Node { name: name.into(), ..Node::default() })
-}
-
-fn found(answer: &Lookup) -> &Instance {
-    match answer {
-        Lookup::Found(instance) => instance,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn metadata(answer: &Lookup) -> &InstanceMetadata {
-    found(answer).metadata.as_ref().unwrap().as_ref().unwrap()
-}
-
-fn evidence(answer: &Lookup) -> &Evidence {
-    match answer {
-        Lookup::Gone(evidence) => evidence,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn unknown(answer: &Lookup) -> String {
-    match answer {
-        Lookup::Unknown(error) => error.to_string(),
-        other => panic!("{other:?}"),
-    }
 }
 
 fn count(calls: &[String], action: &str) -> usize {

@@ -89,10 +89,6 @@ struct Auth {
 }
 
 /// Fills the empty keys of `[Global]` from clouds.yaml, if `[Global]` enables it.
-///
-/// # Errors
-///
-/// There is no such file or entry, or a file cannot be read.
 pub(crate) fn fill(
     global: &mut Global,
     variable: Variable<'_>,

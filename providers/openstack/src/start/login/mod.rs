@@ -45,11 +45,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// The login that `[Global]` describes, and warnings.
-    ///
-    /// # Errors
-    ///
-    /// A key is missing or conflicts with another one; the error names all of them.
+    /// The login that `[Global]` describes, and warnings. The error names all keys that are missing or in conflict.
     pub(crate) fn from(global: &Global) -> Result<(Self, Vec<Finding>), ProviderError> {
         let method = method(global);
         let mut check = Check { global, findings: Vec::new() };
@@ -310,10 +306,6 @@ fn is_version(part: &str) -> bool {
 }
 
 /// The URL of version 3, without a trailing slash, from the list of versions at the base URL.
-///
-/// # Errors
-///
-/// There is no version 3, or it is not usable.
 pub(crate) fn choose_version(document: &Value, asked: &str) -> Result<String, String> {
     let versions = document.pointer("/versions/values").and_then(Value::as_array);
     let text = |version: &Value, key: &str| version.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -9,10 +9,7 @@ use std::collections::BTreeSet;
 
 const FILTERS: &[&str] = &["instance-id", "instance-state-name", "private-dns-name", "private-ip-address", "vpc-id"];
 
-/// Checks that these instances exist.
-///
-/// # Errors
-/// `InvalidInstanceID.Malformed`, `InvalidInstanceID.NotFound`: one bad ID fails the whole call.
+/// Checks that these instances exist. One bad ID fails the whole call.
 pub(super) fn check_ids(world: &World, ids: &[&str]) -> Result<(), ApiError> {
     if let Some(bad) = ids.iter().find(|id| !well_formed(id, "i-")) {
         return Err(ApiError::new("InvalidInstanceID.Malformed", format!("Invalid id: \"{bad}\"")));

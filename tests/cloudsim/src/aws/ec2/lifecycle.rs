@@ -135,10 +135,8 @@ fn read_interface(world: &World, spec: &Params) -> Result<NewInterface, ApiError
     })
 }
 
-/// Creates one instance with its interfaces in the state pending; [`go_on`] schedules the next state.
-///
-/// # Errors
-/// The errors of its interfaces; then nothing is created.
+/// Creates one instance with its interfaces in the state pending; [`go_on`] schedules the next state. After an error of
+/// an interface nothing is created.
 pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
     let id = world.new_id("i-");
     let mut interfaces: Vec<String> = Vec::new();

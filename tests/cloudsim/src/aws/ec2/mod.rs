@@ -95,10 +95,7 @@ fn carry_out(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
 }
 
-/// The objects that an earlier call with the same idempotency token created.
-///
-/// # Errors
-/// `IdempotentParameterMismatch` if the parameters differ.
+/// The objects that an earlier call with the same idempotency token created. Its parameters must be the same.
 fn made_before(world: &World, call: &Call) -> Result<Option<Vec<String>>, ApiError> {
     let Some(key) = token_key(call) else { return Ok(None) };
     match world.ec2.tokens.get(&key) {

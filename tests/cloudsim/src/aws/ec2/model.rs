@@ -134,7 +134,7 @@ pub enum Target {
 }
 
 /// A security group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecurityGroup {
     /// The name, unique in its VPC.
     pub name: String,
@@ -174,9 +174,10 @@ pub enum Peer {
 }
 
 /// The states of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
+    #[default]
     Pending,
     Running,
     ShuttingDown,
@@ -206,7 +207,7 @@ impl InstanceState {
 }
 
 /// An instance. Its addresses and security groups are those of its network interfaces.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// The reservation that created it.
     pub reservation: String,
@@ -236,7 +237,7 @@ pub struct Instance {
 }
 
 /// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     pub subnet: String,
     pub vpc: String,

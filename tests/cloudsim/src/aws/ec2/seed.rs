@@ -78,9 +78,6 @@ impl Default for InstanceSeed {
 }
 
 /// Creates a VPC with subnets, gateway, route tables and security groups.
-///
-/// # Errors
-/// The CIDR block is invalid, or too small for the subnets.
 pub fn network(world: &mut World, seed: &NetworkSeed) -> Result<Network, ApiError> {
     let bad = |why: &str| ApiError::bad_value("cidr", &seed.cidr, why);
     let block: Ipv4Net = seed.cidr.parse().map_err(|_| bad("Not an IPv4 block."))?;
@@ -163,10 +160,8 @@ fn subnet(
     Ok(id)
 }
 
-/// Creates instances directly in their final state; returns their IDs, in the order of creation.
-///
-/// # Errors
-/// There are no subnets, or one is unknown or full; then some instances may have been created.
+/// Creates instances directly in their final state; returns their IDs, in the order of creation. After an error some
+/// may have been created.
 pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, ApiError> {
     // Seeded instances have existed for a while: no lag hides them.
     let created = world.now().checked_sub(SignedDuration::from_hours(1)).unwrap_or(Timestamp::UNIX_EPOCH);

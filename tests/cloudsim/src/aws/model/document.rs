@@ -13,9 +13,6 @@ pub struct Element {
 
 impl Element {
     /// Parses a document.
-    ///
-    /// # Errors
-    /// A description of the error and its position.
     pub fn parse(document: &str) -> Result<Self, String> {
         let mut stack = vec![Self::default()];
         let mut rest = document;

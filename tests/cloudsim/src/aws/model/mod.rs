@@ -19,6 +19,7 @@ use serde::Deserialize;
 pub use document::Element;
 
 use super::query::Params;
+use crate::cache::{self, Shared};
 
 /// The alternative folder of the models, with `ec2.json`, `elb.json` and `elbv2.json`.
 pub const FOLDER_ENV: &str = "CCM_AWS_MODELS";
@@ -128,27 +129,16 @@ struct ErrorTrait {
 }
 
 impl Models {
-    /// The models on this machine, read once.
-    ///
-    /// # Errors
-    /// Files can't be read, or, with `CI=true`, there are no files.
+    /// The models on this machine, read once. With `CI=true` there must be some.
     pub fn shared() -> io::Result<Option<Arc<Self>>> {
-        static SHARED: OnceLock<Result<Option<Arc<Models>>, String>> = OnceLock::new();
-        SHARED
-            .get_or_init(|| {
-                let Some(folder) = folder() else {
-                    return missing().map(|()| None).map_err(|error| error.to_string());
-                };
-                Self::read(&folder).map(|models| Some(Arc::new(models))).map_err(|error| error.to_string())
-            })
-            .clone()
-            .map_err(io::Error::other)
+        static SHARED: Shared<Models> = Shared::new();
+        cache::once(&SHARED, || match folder() {
+            Some(folder) => Self::read(&folder).map(Some),
+            None => missing().map(|()| None),
+        })
     }
 
     /// Reads the four files of a folder.
-    ///
-    /// # Errors
-    /// A file can't be read or isn't a service model.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut services = BTreeMap::new();
         for name in SERVICES {
@@ -239,7 +229,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 fn missing() -> io::Result<()> {
-    crate::moto::not_here("no models of the AWS services: hack/moto.sh makes them, or set CCM_AWS_MODELS")
+    cache::not_here("no models of the AWS services: hack/moto.sh makes them, or set CCM_AWS_MODELS")
 }
 
 #[cfg(test)]

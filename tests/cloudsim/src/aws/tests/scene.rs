@@ -49,10 +49,7 @@ pub(in crate::aws) fn scene(change: impl FnOnce(&mut Options)) -> World {
             name: name.to_owned(),
             description: name.to_owned(),
             vpc: vpc.to_owned(),
-            ingress: Vec::new(),
-            egress: Vec::new(),
-            tags: Tags::new(),
-            created: Timestamp::UNIX_EPOCH,
+            ..SecurityGroup::default()
         };
         world.ec2.groups.insert(id.to_owned(), group);
     }
@@ -77,20 +74,14 @@ fn instance(world: &World, subnet: &str, state: InstanceState) -> Instance {
     let place = &world.ec2.subnets[subnet];
     Instance {
         reservation: "r-1".to_owned(),
-        launch_index: 0,
         image: "ami-1".to_owned(),
         instance_type: "m5.large".to_owned(),
         state,
-        created: Timestamp::UNIX_EPOCH,
         vpc: place.vpc.clone(),
         subnet: subnet.to_owned(),
         zone: place.zone.clone(),
-        private_dns: String::new(),
-        public_dns: String::new(),
-        interfaces: Vec::new(),
-        topology: Vec::new(),
         metadata_hops: 1,
-        tags: Tags::new(),
+        ..Instance::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The cases: a change by each client has the same effect.
 
-use super::run::{Case, GROUP, case};
+use super::run::GROUP;
+use crate::calls::{Case, case};
 use serde_json::{Value, json};
 
 pub(crate) fn all() -> Vec<Case> {
@@ -50,7 +51,7 @@ fn balancer() -> Case {
     two["properties"]["loadBalancingRules"][1]["properties"]["frontendPort"] = json!(80);
     case("the life of a load balancer")
         .send("load_balancers.put", "lb", whole(&[80]))
-        .fails("InvalidResourceReference")
+        .refused("InvalidResourceReference")
         .send("public_ip_addresses.put", "a", public())
         .send("load_balancers.put", "lb", whole(&[80]))
         .is("/properties/provisioningState", "Succeeded")
@@ -59,7 +60,7 @@ fn balancer() -> Case {
             part("loadBalancingRules", "r80")["id"].clone()
         })
         .send("load_balancers.put", "lb", two)
-        .fails("RulesUseSameFrontendPortProtocolAndIPConfig")
+        .refused("RulesUseSameFrontendPortProtocolAndIPConfig")
         .send("load_balancers.put", "lb", whole(&[81, 82]))
         .call("load_balancers.get", "lb")
         .is("/properties/loadBalancingRules/1/name", "r82")
@@ -68,10 +69,10 @@ fn balancer() -> Case {
         .call("public_ip_addresses.get", "a")
         .is("/properties/ipConfiguration/id", part("frontendIPConfigurations", "f")["id"].clone())
         .call("public_ip_addresses.delete", "a")
-        .fails("PublicIPAddressCannotBeDeleted")
+        .refused("PublicIPAddressCannotBeDeleted")
         .call("load_balancers.delete", "lb")
         .call("load_balancers.get", "lb")
-        .fails("ResourceNotFound")
+        .refused("ResourceNotFound")
         .call("public_ip_addresses.delete", "a")
         .call("public_ip_addresses.list", "")
         .is("/0", Value::Null)
@@ -104,10 +105,10 @@ fn members() -> Case {
         })
         .is("/properties/backendAddressPools/1/name", "q")
         .send("load_balancer_backend_address_pools.put", "lb/q", pool("no address"))
-        .fails("LoadBalancerBackendAddressInvalidIpAddress")
+        .refused("LoadBalancerBackendAddressInvalidIpAddress")
         .call("load_balancer_backend_address_pools.delete", "lb/q")
         .call("load_balancer_backend_address_pools.get", "lb/q")
-        .fails("NotFound")
+        .refused("NotFound")
 }
 
 fn addresses() -> Case {
@@ -118,7 +119,7 @@ fn addresses() -> Case {
         .is("/properties/dnsSettings/fqdn", "shop.eastus.cloudapp.azure.com")
         .is("/tags/a", "b")
         .send("public_ip_addresses.put", "b", label)
-        .fails("DnsRecordInUse")
+        .refused("DnsRecordInUse")
         .send("public_ip_addresses.put", "b", public())
         .send("public_ip_addresses.put", "c", public())
         .call("public_ip_addresses.list", "")
@@ -138,11 +139,11 @@ fn groups() -> Case {
         .send("network_security_groups.put", "nsg", group(vec![rule("a", 500), rule("b", 501)]))
         .is("/properties/securityRules/1/properties/destinationPortRanges/1", "443")
         .send("network_security_groups.put", "nsg", group(vec![rule("a", 500), rule("b", 500)]))
-        .fails("SecurityRuleConflict")
+        .refused("SecurityRuleConflict")
         .call("network_security_groups.get", "nsg")
         .is("/properties/securityRules/1/properties/priority", 501)
         .call("network_security_groups.delete", "nsg")
-        .fails("InUseNetworkSecurityGroupCannotBeDeleted")
+        .refused("InUseNetworkSecurityGroupCannotBeDeleted")
 }
 
 fn routes() -> Case {
@@ -186,7 +187,7 @@ fn set() -> Case {
             format!("{set}/virtualMachines/1/networkInterfaces/nic/ipConfigurations/ipconfig1")
         })
         .call("load_balancers.delete", "lb")
-        .fails("LoadBalancerInUseByVirtualMachineScaleSet")
+        .refused("LoadBalancerInUseByVirtualMachineScaleSet")
         .call("virtual_machine_scale_set_vms.list", "pool")
         .is("/2/instanceId", "2")
 }
@@ -199,5 +200,5 @@ fn machines() -> Case {
         .call("virtual_machines.list", "")
         .is("/0/name", "vm0")
         .call("virtual_machines.get", "no")
-        .fails("ResourceNotFound")
+        .refused("ResourceNotFound")
 }

@@ -1,8 +1,9 @@
 //! Our own client, which knows only the paths of each resource.
 
-use super::run::{Case, Got, filled};
-use crate::http::send;
-use crate::values::{Values, fill, save};
+use super::run::{got, parameters};
+use crate::calls::{Case, Got};
+use crate::http::{Answer, send};
+use crate::values::{Values, fill, filled, save};
 use ccm_cloudsim::core::rest::encoded;
 use serde_json::Value;
 
@@ -46,17 +47,17 @@ impl Own {
         let mut answers = Vec::new();
         for step in &case.steps {
             let parameters: Vec<(&str, String)> =
-                step.parameters.iter().map(|(name, value)| (name.as_str(), fill(value, &values))).collect();
-            let (method, path) = request(step.method, &parameters);
-            let got = self.send(method, &path, &filled(&step.body, &values));
-            save(&step.saves, &got.json, &mut values);
-            answers.push(got);
+                parameters(step).into_iter().map(|(name, value)| (name, fill(value, &values))).collect();
+            let (method, path) = request(step.call, &parameters);
+            let answer = self.send(method, &path, &filled(&step.body, &values));
+            save(&step.saves, &answer.json, &mut values);
+            answers.push(got(answer.status, answer.json));
         }
         answers
     }
 
     /// Sends a call, and waits for its operation, if any.
-    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Got {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
         let got = self.once(method, path, body);
         let is_operation = got.status == 200 && got.json["kind"] == "compute#operation";
         if method == "GET" || !is_operation || path.ends_with("/wait") || got.json["status"] == "DONE" {
@@ -67,12 +68,11 @@ impl Own {
         self.once("POST", &format!("{path}/wait"), &Value::Null)
     }
 
-    fn once(&self, method: &str, path: &str, body: &Value) -> Got {
+    fn once(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let token = format!("Bearer {}", self.token);
         let url = format!("{}{path}", self.url);
-        let answer = send(method, &url, &[("Authorization", &token)], &body).expect("an answer");
-        Got { status: answer.status, json: answer.json }
+        send(method, &url, &[("Authorization", &token)], &body).expect("an answer")
     }
 }
 

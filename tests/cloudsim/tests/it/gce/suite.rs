@@ -1,7 +1,7 @@
 //! Runs all cases with our own client.
 
-use super::run::Case;
 use super::{cases, scene};
+use crate::calls::Case;
 use crate::deviations;
 use ccm_cloudsim::gce::Gce;
 

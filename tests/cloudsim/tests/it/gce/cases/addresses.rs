@@ -1,7 +1,7 @@
 //! Reserved addresses, and forwarding rules that use them.
 
 use super::{NOTHING, REGION, link, with};
-use crate::gce::run::{Case, case};
+use crate::calls::{Case, case};
 use serde_json::{Value, json};
 
 fn external(name: &str, fields: Value) -> Value {

@@ -1,7 +1,7 @@
 //! Internal load balancers: instance groups, health checks, backend services and forwarding rules.
 
 use super::{NOTHING, REGION, ZONE, link, with};
-use crate::gce::run::{Case, case};
+use crate::calls::{Case, case};
 use serde_json::{Value, json};
 
 const GROUP: &str = "zone=us-central1-b&instanceGroup=g";

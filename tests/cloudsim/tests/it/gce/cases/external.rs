@@ -1,7 +1,7 @@
 //! External load balancers: target pools, their health checks and forwarding rules.
 
 use super::{NOTHING, REGION, ZONE, link, with};
-use crate::gce::run::{Case, case};
+use crate::calls::{Case, case};
 use serde_json::{Value, json};
 
 const POOL: &str = "region=us-central1&targetPool=t";

@@ -4,7 +4,7 @@ mod addresses;
 mod balancing;
 mod external;
 
-use super::run::{Case, case};
+use crate::calls::{Case, case};
 use serde_json::{Value, json};
 
 const BASE: &str = "https://www.googleapis.com/compute/v1/projects/p";
