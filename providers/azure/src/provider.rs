@@ -92,6 +92,10 @@ impl ProviderFactory for Factory {
         &NODE_TASKS
     }
 
+    fn on_by_default(&self) -> &'static [&'static str] {
+        &["node-ipam-controller"]
+    }
+
     fn lint(&self) -> Option<&dyn Lint> {
         Some(&Checks)
     }
