@@ -139,7 +139,7 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
 
     if let Some(running) = &cluster.running {
         checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
-        checks.extend(pods::checks(running, &account));
+        checks.extend(pods::checks(running, &account, &call.program));
     }
     if let Some(found) = &cluster.leases {
         checks.extend(leases::checks(found, options, timestamp(world.shared.clock.wall())));
