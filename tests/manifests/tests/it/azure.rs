@@ -83,7 +83,8 @@ fn readable_secrets(documents: &[Value]) -> Vec<[String; 3]> {
 #[test]
 fn the_secret_with_the_configuration_may_be_read() {
     let file = |name: &str| std::fs::read_to_string(manifests().join("overlays/azure").join(name)).unwrap();
-    let text = file("kustomization.yaml").replace("#- secret", "- secret").replace("#- path", "- path").replace("#  t", "  t");
+    let text =
+        file("kustomization.yaml").replace("#- secret", "- secret").replace("#- path", "- path").replace("#  t", "  t");
     let names = ["azure.json", "endpoint-slices.yaml", "flags.yaml", "mounts.yaml", "secret.yaml", "secret-flags.yaml"];
     let mut files: Vec<(&str, String)> = names.iter().map(|name| (*name, file(name))).collect();
     files.push(("kustomization.yaml", text));
@@ -105,7 +106,10 @@ fn the_secret_with_the_configuration_may_be_read() {
     let of = |namespace: &str, account: &str| [[namespace.to_owned(), "s".to_owned(), account.to_owned()]];
     let account = "test-cloud-controller-manager";
     assert_eq!(chart(&format!("cloudProvider=azure,{named}")), of("kube-system", account));
-    assert_eq!(chart(&format!("cloudProvider=azure,{named},trial=true")), of("kube-system", &format!("{account}-trial")));
+    assert_eq!(
+        chart(&format!("cloudProvider=azure,{named},trial=true")),
+        of("kube-system", &format!("{account}-trial"))
+    );
     let elsewhere = format!("cloudProvider=azure,{named},flags.cloud-config-secret-namespace=cloud");
     assert_eq!(chart(&elsewhere), of("cloud", account));
     assert_eq!(chart("cloudProvider=azure"), [[""; 3]; 0]);
