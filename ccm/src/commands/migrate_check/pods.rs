@@ -6,8 +6,8 @@ use std::path::Path;
 use ccm_provider::Check;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 
-use super::objects::Toleration;
 use super::join;
+use super::objects::Toleration;
 use super::running::{Component, Running};
 use crate::options::controllers_on;
 use crate::options::parse::read_on;

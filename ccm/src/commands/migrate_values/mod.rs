@@ -202,7 +202,8 @@ impl Converted<'_> {
     fn argument(&mut self, key: &str, argument: &str) {
         let place = format!("{key} {argument}");
         if argument.contains("{{") {
-            return self.open(&place, "a template of that chart: write its result into the values, then convert them again");
+            return self
+                .open(&place, "a template of that chart: write its result into the values, then convert them again");
         }
         let words = argument.trim_start_matches('-');
         let (name, value) = words.split_once('=').unwrap_or((words, "true"));

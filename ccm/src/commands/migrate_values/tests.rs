@@ -203,7 +203,8 @@ fn a_manifest_is_not_taken_for_values() {
 
 #[test]
 fn empty_keys_of_openstack_are_not_in_the_file() {
-    let given = json!({"cloudConfig": {"global": {"region": null}, "loadBalancer": {"floating-network-id": null, "a": ""}}});
+    let given =
+        json!({"cloudConfig": {"global": {"region": null}, "loadBalancer": {"floating-network-id": null, "a": ""}}});
     let (values, ..) = converted("openstack", &given);
     assert_eq!(values["cloudConfig"]["inline"], "[Global]\n[LoadBalancer]\na = \"\"\n");
 }
@@ -220,7 +221,9 @@ fn the_variables_of_a_container_are_expanded_and_templates_are_left_to_the_user(
 
 #[test]
 fn the_node_manager_of_azure_is_always_named() {
-    for (given, word) in [(json!({}), "uninstall"), (json!({"cloudNodeManager": {"enabled": false}}), "no other program")] {
+    for (given, word) in
+        [(json!({}), "uninstall"), (json!({"cloudNodeManager": {"enabled": false}}), "no other program")]
+    {
         let program = Program::default();
         let made = convert(&CHARTS[1], given.as_object().unwrap().clone(), &program.flags);
         let line = made.open.iter().find(|line| line.key == "cloudNodeManager").unwrap();

@@ -82,7 +82,7 @@ warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-cont
 
 4 errors, 3 warnings, 0 notes.
 ";
-    assert_eq!(text(&checks, Output::plain(Format::Text)), expected);
+    assert_eq!(text(&checks, 0, Output::plain(Format::Text)), expected);
     let document = json(&checks);
     assert_eq!((&document["errors"], &document["warnings"]), (&json!(4), &json!(3)));
     assert_eq!(
@@ -273,7 +273,8 @@ fn a_pod_that_initializes_no_nodes_need_not_tolerate_their_taint() {
 #[test]
 fn files_of_the_node_may_be_for_root_alone() {
     let warned = |volume: Value, pod_user: Value, user: Value| {
-        let command = ["cloud-controller-manager", "--cloud-config=/etc/kubernetes/azure.json", "--kubeconfig=/other/k"];
+        let command =
+            ["cloud-controller-manager", "--cloud-config=/etc/kubernetes/azure.json", "--kubeconfig=/other/k"];
         let spec = json!({"hostNetwork": true, "tolerations": [{"operator": "Exists"}],
             "securityContext": {"runAsUser": pod_user},
             "volumes": [{"name": "a", volume.as_str().unwrap(): {"path": "/etc/kubernetes"}}],
