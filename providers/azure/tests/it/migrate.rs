@@ -79,7 +79,7 @@ async fn rights_for_routes_are_not_checked_where_the_flags_make_none() {
     for (makes_routes, wanted) in [("true", 1), ("false", 0)] {
         let flags = [("cluster-cidr", CLUSTER_CIDR), ("configure-cloud-routes", makes_routes)];
         let flags = ccm_provider_contract::flags(&Factory::default(), &flags);
-        let provider = bed.build_with(bed.config("routeTableName: rt\n"), &flags).await.unwrap();
+        let provider = bed.build_with(bed.config(""), &flags).await.unwrap();
         provider.initialize(bed.cluster.context(CLUSTER)).await.unwrap();
         let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims()).await;
         assert_eq!(of(&checks, "permissions").len(), wanted, "{makes_routes}: {checks:?}");
