@@ -332,10 +332,11 @@ fn preview_volumes(preview: &Preview<'_>) -> Result<preview::Preview, NotStarted
     persistent_volume::preview(shared.clone(), listed, provider.volumes(), events.clone())
 }
 
-/// Off by default unless the provider enables it: several installers pass `--allocate-node-cidrs=true` to this program
-/// while kube-controller-manager allocates.
+/// Off by default unless the provider enables it, as its Go program does. To the other Go programs, which have no such
+/// controller, several installers pass `--allocate-node-cidrs=true` while kube-controller-manager allocates. The second
+/// alias is the name in the Go program for Azure.
 fn node_ipam() -> Controller {
-    let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |check| {
+    let controller = entry(ipam::NAME, &["nodeipam", "node-ipam"], "node-controller", ipam::PERMISSIONS, |check| {
         let config = ipam_config(check.values).unwrap_or_else(|errors| {
             check.errors.extend(errors);
             None

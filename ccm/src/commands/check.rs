@@ -5,17 +5,21 @@ use std::sync::Arc;
 use ccm_controllers::preview::Scope;
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
-use ccm_provider::{Check, ErrorClass, Fact, FactState, NodeRef, Service};
+use ccm_provider::{Check, Clock, ErrorClass, Fact, FactState, Node, NodeRef, Service};
 use ccm_runtime::clock::timestamp;
-use ccm_runtime::election;
+use ccm_runtime::store::FieldFilter;
+use ccm_runtime::{Client, SystemClock, election};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use super::migrate_check::Granted;
 use super::previewed::Previewed;
 use super::progress::Progress;
-use super::world::World;
+use super::world::{World, list};
 use super::{Call, Command, SECTION, explain, migrate_check};
-use crate::exit::{Failure, Verdict};
+use crate::exit::{Exit, Failure, Verdict};
+use crate::options::Options;
+use crate::providers::Configuration;
 
 const PRE: Flag = Flag::new(
     SECTION,
@@ -30,12 +34,12 @@ pub(super) const COMMAND: Command = Command {
     words: "",
     about: "Checks whether the installation works: leader, nodes, Services, permissions. Writes nothing.",
     details: "\
-Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no provider.
+Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no such provider.
 
   ccm check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm check --pre …               before the installation
   kubectl ccm check               with the flags of the installation",
-    flags: &[PRE, migrate_check::SUPPRESS],
+    flags: &[PRE, migrate_check::ACCOUNT, migrate_check::RBAC, migrate_check::SUPPRESS],
     formats: &[],
     like_running: true,
     run,
@@ -49,37 +53,62 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if call.values.bool(PRE.name) {
             return (migrate_check::COMMAND.run)(call).await;
         }
+        let granted = Granted::read(&call.values.list(migrate_check::RBAC.name))?;
         let checks = {
             let progress = Progress::at("reading the flags");
-            let world = World::open(&call, &progress).await?;
-            look(&call, &world, &progress).await?
+            match World::open(&call, &progress).await {
+                Ok(world) => look(&call, &world, &granted, &progress).await?,
+                Err(failure) if failure.exit == Exit::Fatal => without_provider(&call, failure, &progress).await?,
+                Err(failure) => return Err(failure),
+            }
         };
         migrate_check::report("Check", migrate_check::sorted(checks), &call)
     }
     .boxed()
 }
 
-async fn look(call: &Call, world: &World, progress: &Progress) -> Result<Vec<Check>, Failure> {
+/// What the cluster shows where the provider does not start, for example because the cloud refuses the login.
+async fn without_provider(call: &Call, failure: Failure, progress: &Progress) -> Result<Vec<Check>, Failure> {
+    let (options, client) = World::reach(call, progress).await?;
+    // A provider that does not exist stays an error.
+    Configuration::of(&call.registry, &options, &client)?;
+    progress.go_on("listing nodes and Services");
+    let listed = list::<Node>(&client, FieldFilter::default()).await?.list();
+    let all = list::<Service>(&client, FieldFilter::default()).await?.list();
+    Ok(vec![
+        Check::error(
+            "provider",
+            options.cloud_provider.clone(),
+            failure.message,
+            "correct what the message names: plans and permissions are not checked before, and the program does not start either",
+        ),
+        lease(&options, &client, &SystemClock).await,
+        nodes(&listed),
+        services(&all),
+    ])
+}
+
+async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress) -> Result<Vec<Check>, Failure> {
     progress.go_on("reading the lease");
-    let mut checks = vec![lease(world).await];
+    let mut checks = vec![lease(&world.options, &world.client, &*world.shared.clock).await];
     checks.push(nodes(&world.shared.nodes.list()));
     progress.go_on("planning");
     let previewed = world.plan(&Scope::All, progress).await?;
     checks.push(services(&world.shared.services.list()));
     checks.extend(plans(&previewed));
     progress.go_on("checking permissions");
-    checks.extend(migrate_check::permissions(call, world, &previewed).await);
+    checks.extend(migrate_check::permissions(call, world, &previewed, granted).await);
     Ok(checks)
 }
 
 /// Whether a replica leads.
-async fn lease(world: &World) -> Check {
-    let Some(own) = &world.options.election else {
+async fn lease(options: &Options, client: &Client, clock: &dyn Clock) -> Check {
+    let Some(own) = &options.election else {
         return Check::good("leader", "", "--leader-elect=false: there is no lease that shows a leader");
     };
     let label = format!("{}/{}", own.namespace, own.name);
-    let seen = election::look(&world.client, &own.namespace, &own.name).await;
-    let now = timestamp(world.shared.clock.wall());
+    let seen = election::look(client, &own.namespace, &own.name).await;
+    let now = timestamp(clock.wall());
     match explain::lease(&label, seen, own.lease_duration, now) {
         Ok(fact) => of_fact("leader", &fact),
         Err(text) => Check::warning("leader", "", text, "grant it, then check again"),
@@ -155,7 +184,7 @@ fn plans(previewed: &Previewed) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use ccm_provider::{Node, Severity, Taint};
+    use ccm_provider::{Severity, Taint};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ccm_provider::duration;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
-use ccm_runtime::client::{Access, context_namespace};
+use ccm_runtime::client::{Access, Call as Request, context_namespace};
 use ccm_runtime::{Client, Metrics};
 
 use super::{Call, SECTION};
@@ -99,6 +99,17 @@ fn timeout(text: &str) -> Result<Option<Duration>, String> {
 /// The namespace that the user asks for; `None`: all.
 pub(super) fn namespace_asked(values: &FlagValues) -> Option<String> {
     Some(values.text(NAMESPACE)).filter(|name| !name.is_empty())
+}
+
+/// An error if the namespace that the user asks for does not exist. Whoever may not read it is not stopped.
+pub(super) async fn check_namespace(client: &Client, values: &FlagValues) -> Result<(), Failure> {
+    let Some(name) = namespace_asked(values) else { return Ok(()) };
+    match client.send(&Request::get(format!("/api/v1/namespaces/{name}"))).await {
+        Err(error) if error.is_not_found() => {
+            Err(Failure::error(format!("--{NAMESPACE}={name}: the cluster has no such namespace")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The namespace of an object without one, as in kubectl.

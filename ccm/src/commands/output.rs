@@ -80,12 +80,20 @@ pub(crate) enum Color {
     Dim,
 }
 
-/// Good, pending or harmless, broken: the symbols that other tools of the field print.
+/// Good, pending or harmless, broken: the symbols that other tools of the field print. And what was not looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Good,
     Warning,
     Bad,
+    Unknown,
+}
+
+impl Mark {
+    /// A text that says that nothing was looked at is no good news.
+    pub(crate) fn good(text: &str) -> Self {
+        if text.contains("not checked") { Self::Unknown } else { Self::Good }
+    }
 }
 
 impl Output {
@@ -141,6 +149,7 @@ impl Output {
             Mark::Good => ("√", Color::Green),
             Mark::Warning => ("‼", Color::Yellow),
             Mark::Bad => ("×", Color::Red),
+            Mark::Unknown => ("-", Color::Dim),
         };
         let wrap = |text: &str| help::wrap(&flat(text), INDENT, width);
         let mut item = format!("  {} {}\n", self.paint(color, symbol), wrap(text));
@@ -315,6 +324,9 @@ mod tests {
         let item = Output::terminal(24).item(Mark::Bad, "one two three four\u{1b} five", Some("fix this"));
         assert_eq!(item.as_deref(), Some("  × one two three four\n    five\n    → fix this\n"));
         assert_eq!(Output::plain(Format::Text).item(Mark::Good, "x", None), None);
+        let skipped = "not checked: there is no target group";
+        let item = Output::terminal(80).item(Mark::good(skipped), skipped, None);
+        assert_eq!(item.as_deref(), Some("  - not checked: there is no target group\n"));
     }
 
     #[test]

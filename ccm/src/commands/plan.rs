@@ -8,7 +8,7 @@ use super::output::{Format, Output, flat};
 use super::previewed::{self, Previewed};
 use super::progress::Progress;
 use super::world::World;
-use super::{Call, Command, SECTION, snapshot, target};
+use super::{Call, Command, SECTION, kubeconfig, snapshot, target};
 use crate::exit::{Failure, Verdict};
 
 pub(super) const COMMAND: Command = Command {
@@ -50,6 +50,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
             world.check(&scope)?;
+            kubeconfig::check_namespace(&world.client, &call.values).await?;
             world.plan(&scope, &progress).await?
         };
         report(&previewed.in_namespace(&scope, &call.values), call.output)

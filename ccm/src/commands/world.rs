@@ -8,6 +8,7 @@ use ccm_controllers::{Shared, Unmanaged};
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
+use ccm_runtime::client::ApiError;
 use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SyncError, SystemClock};
@@ -84,17 +85,19 @@ pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
 pub(crate) async fn list<T: Cached>(client: &Client, keep: FieldFilter) -> Result<Arc<Store<T>>, Failure> {
     let store = Store::new(keep);
     let filled = Reflector::new(store.clone(), client.clone(), 0).fill().await;
-    filled.map_err(|error| {
-        let hint = match (error.is_unauthorized(), error.is_forbidden()) {
-            (true, _) => {
-                " (the API server does not know this user: the credentials of the kubeconfig are wrong, or have expired)"
-            }
-            (_, true) => " (this command needs `get` and `list`; see the RBAC in manifests/)",
-            _ => "",
-        };
-        Failure::error(format!("cannot list {}: {error}{hint}", T::NAME))
-    })?;
+    filled.map_err(|error| unlisted(T::NAME, &error))?;
     Ok(store)
+}
+
+pub(crate) fn unlisted(what: &str, error: &ApiError) -> Failure {
+    let hint = match (error.is_unauthorized(), error.is_forbidden()) {
+        (true, _) => {
+            " (the API server does not know this user: the credentials of the kubeconfig are wrong, or have expired)"
+        }
+        (_, true) => " (this command needs `get` and `list`; see the RBAC in manifests/)",
+        _ => "",
+    };
+    Failure::error(format!("cannot list {what}: {error}{hint}"))
 }
 
 impl World {
@@ -103,15 +106,21 @@ impl World {
         Self::open_through(call, progress, |provider| provider).await
     }
 
+    /// The options with the kubeconfig of the user, and the client.
+    pub(crate) async fn reach(call: &Call, progress: &Progress) -> Result<(Options, Client), Failure> {
+        let options = kubeconfig::or_of_user(call.options()?, &call.values)?;
+        progress.go_on("connecting to the API server");
+        let client = connect(&options).await?;
+        Ok((options, client))
+    }
+
     /// Like [`World::open`], with a wrapper around the provider that records its answers from the start.
     pub(crate) async fn open_through(
         call: &Call,
         progress: &Progress,
         wrap: impl FnOnce(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
     ) -> Result<Self, Failure> {
-        let options = kubeconfig::or_of_user(call.options()?, &call.values)?;
-        progress.go_on("connecting to the API server");
-        let client = connect(&options).await?;
+        let (options, client) = Self::reach(call, progress).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
         let configuration = Configuration::of(&call.registry, &options, &client)?;
         let loaded = match &call.config {

@@ -276,6 +276,7 @@ fn controllers_of_a_provider_are_on_with_that_provider_only() {
     let both = ["node-ipam-controller", "x-service-lb-controller"];
     check(&["--cloud-provider=x"], &both[..1], &[]);
     check(&["--cloud-provider=x", "--controllers=*,-nodeipam"], &[], &[]);
+    check(&["--cloud-provider=x", "--controllers=*,-node-ipam"], &[], &[]);
     check(&["--cloud-provider=x", "--controllers=*,x-service"], &both, &["example.com/a", "example.com/b"]);
     check(&["--cloud-provider=x", "--controllers=service"], &[], &[]);
     check(&["--cloud-provider=y"], &[], &[]);

@@ -33,7 +33,7 @@ fn a_broken_kubeconfig_is_named() {
     let path = file.path().display().to_string();
     let ended = run(&["--cloud-provider=fake", "--kubeconfig", &path]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains(&format!("--kubeconfig {path}: ")), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("the kubeconfig {path}: ")), "{}", ended.stderr);
 }
 
 #[test]

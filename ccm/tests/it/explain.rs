@@ -21,7 +21,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["node/a", "--leader-insecure"], "about --leader, which is not given"),
         (&["node/a", leader, missing], "--leader-ca=/nonexistent: No such file"),
         (&["node/a", leader, missing, "--leader-insecure"], "contradict each other"),
-        (&["node/a", "--kubeconfig=/nonexistent"], "--kubeconfig /nonexistent: "),
+        (&["node/a", "--kubeconfig=/nonexistent"], "the kubeconfig /nonexistent: "),
         (&["node/a", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("explain", &["--cloud-provider=fake"], &rows);

@@ -9,7 +9,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["-o", "github", "--cloud-provider=fake"], "Error: --output=github: want text or json"),
         (&["node/x", "--cloud-provider=fake"], "Error: migrate-check takes no arguments, got \"node/x\""),
         (&[], "Error: --cloud-provider cannot be empty"),
-        (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
+        (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: the kubeconfig /nonexistent: "),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("migrate-check", &[], &rows);
@@ -245,9 +245,10 @@ mod real_apiserver {
             "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
             "--verb=list --resource=pods",
             "the rights were checked for the user of this command, not for the account of the program",
-            "the user of this command may not watch services: ",
+            "; the user of this command may not ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+        assert_eq!(text.matches("user of this command").count(), 2, "one finding: {text}");
     }
 }

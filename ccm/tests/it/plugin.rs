@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::process::{Ended, ended};
-use crate::scene::{Scene, bind, create, create_node, create_role, create_service, taint};
+use crate::scene::{RBAC, Scene, bind, create, create_node, create_role, create_service, taint};
 
 impl Scene {
     /// `kubectl ccm …`, without any flag of the program.
@@ -158,7 +158,42 @@ async fn check_lists_what_is_fine_and_what_is_not() {
     assert_eq!(scene.ccm(&["plan", "-o", "name", "-n", "default"]).stdout, "service/default/web\n");
     // The namespace is that of Services.
     assert_eq!(scene.ccm(&["plan", "node/fresh", "-o", "name", "-n", "default"]).stdout, "node/fresh\n");
-    let elsewhere = scene.ccm(&["plan", "-n", "elsewhere"]);
-    assert_eq!(elsewhere.code, Some(0), "{}", elsewhere.stdout);
-    assert!(elsewhere.stdout.ends_with("Nothing would be written.\n"), "{}", elsewhere.stdout);
+    let other = scene.ccm(&["plan", "-n", "kube-system"]);
+    assert_eq!(other.code, Some(0), "{}", other.stdout);
+    assert!(other.stdout.ends_with("Nothing would be written.\n"), "{}", other.stdout);
+    for words in [&["plan", "-n", "elsewhere"][..], &["lint", "--cluster", "-n", "elsewhere"]] {
+        let elsewhere = scene.ccm(words);
+        let said = [&*elsewhere.stdout, &*elsewhere.stderr].concat();
+        assert_eq!(elsewhere.code, Some(1), "{said}");
+        assert!(said.contains("--namespace=elsewhere: the cluster has no such namespace"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn one_namespace_is_looked_at_with_the_rights_of_one() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    create_service(&scene.bed, "web", json!({})).await;
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "mine"},
+        "rules": [{"apiGroups": [""], "resources": ["services"], "verbs": ["list"]}]});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "mine"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mine"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "owner"}]});
+    create(&scene.bed, &format!("{RBAC}/namespaces/default/roles"), role).await;
+    create(&scene.bed, &format!("{RBAC}/namespaces/default/rolebindings"), binding).await;
+    let owner = scene.bed.kubeconfig_for_user("owner", &[]).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", owner.display());
+    let looked = crate::process::run(&["lint", "--cluster", "-n", "default", &kubeconfig]);
+    assert_eq!(looked.code, Some(0), "{}{}", looked.stdout, looked.stderr);
+}
+
+/// As with a login that the cloud refuses.
+#[tokio::test]
+async fn a_provider_that_does_not_start_is_a_finding_of_check() {
+    let Some(scene) = Scene::new("instances: 7", &[]).await else { return };
+    create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
+    let checked = scene.ccm(&["check", "-o", "json"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stderr);
+    let checks = document(&checked)["checks"].clone();
+    let codes: Vec<&str> = checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["leader", "provider", "nodes", "services"], "{checks:#}");
 }

@@ -31,8 +31,9 @@ mod real_apiserver {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let host = bed.url.replace("https://", "");
         let other = bed.authority_pem(Authority::FrontProxy).to_owned();
-        let expected =
-            format!("the certificate of {host} is not signed by the certificate-authority in --kubeconfig KUBECONFIG");
+        let expected = format!(
+            "the certificate of {host} is not signed by the certificate-authority in the kubeconfig KUBECONFIG"
+        );
         reported(|config| config.ca_pem(Some(other)), &[], &[], &[&expected]).await;
         let expected =
             format!("the certificate of {host} is not signed by the certificate authorities of this machine");
@@ -47,7 +48,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn an_unknown_host_is_reported_with_the_flags_to_check() {
-        let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
+        let expected = "the name api.invalid:6443 cannot be resolved: check the address in the kubeconfig or --master";
         reported(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
         reported(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
         // The proxy is not mentioned, because it is not used.
@@ -75,7 +76,7 @@ mod real_apiserver {
             of_file,
             &[],
             &[],
-            &["the proxy 127.0.0.1:1 of proxy-url in --kubeconfig KUBECONFIG cannot be reached"],
+            &["the proxy 127.0.0.1:1 of proxy-url in the kubeconfig KUBECONFIG cannot be reached"],
         )
         .await;
     }

@@ -18,7 +18,7 @@ fn the_first_error_in_the_order_of_the_start_ends_the_program() {
             1,
             "Error: \"nope\" is not in the list of known controllers",
         ),
-        ([&fake[..], &no_kubeconfig, &taken].concat(), 1, "--kubeconfig /nonexistent: "),
+        ([&fake[..], &no_kubeconfig, &taken].concat(), 1, "the kubeconfig /nonexistent: "),
         ([&fake[..], &unreachable, &no_config, &taken].concat(), 1, "failed to create listener: failed to listen on"),
         (
             [&fake[..], &unreachable, &no_port, &no_config].concat(),

@@ -165,6 +165,14 @@ fn head(scene: &Scene, args: Args) -> Vec<String> {
         format!("  export KUBECONFIG={}", scene.kubeconfig().display()),
         format!("  files: {}/ ({config}, manager.log, calls.jsonl)", scene.folder().display()),
     ];
+    let age = scene.cloud.profile().age;
+    if !age.is_zero() {
+        let behind = age.as_secs() / 60;
+        lines.push(format!(
+            "  The clock of the API is {behind} minutes behind, since the absence of an instance is no evidence for a young node: \
+             kubectl counts times from that clock."
+        ));
+    }
     lines.extend(scene.cloud.windows());
     lines
 }

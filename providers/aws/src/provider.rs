@@ -105,6 +105,7 @@ impl Aws {
             balancers: balancers.clone(),
             settings,
             routes: route_settings(&start),
+            makes_routes: !flags.given("configure-cloud-routes") || flags.bool("configure-cloud-routes"),
             cluster: cluster.clone(),
         };
         let (routes, volumes, inspector) = (Arc::new(routes), Arc::new(volumes), Arc::new(inspector));

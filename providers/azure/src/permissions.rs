@@ -110,12 +110,16 @@ pub(crate) const ROLES: [Role; 4] = [
 ];
 
 impl Role {
+    pub(crate) fn is_of_routes(&self) -> bool {
+        self.name == "route"
+    }
+
     /// Whether work of the cluster fails without it.
     pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
         match self.name {
             "node" => true,
             "load-balancer" => has_services,
-            "route" => makes_routes,
+            _ if self.is_of_routes() => makes_routes,
             _ => false,
         }
     }

@@ -92,6 +92,10 @@ impl ProviderFactory for Factory {
         &NODE_TASKS
     }
 
+    fn on_by_default(&self) -> &'static [&'static str] {
+        &["node-ipam-controller"]
+    }
+
     fn lint(&self) -> Option<&dyn Lint> {
         Some(&Checks)
     }
@@ -123,7 +127,8 @@ impl ProviderFactory for Factory {
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
         let env = env(&shared.config, shared.cloud.is_stack)?;
-        Ok(Arc::new(Azure::new(shared, env, cidrs, findings)))
+        let makes_routes = !values.given("configure-cloud-routes") || values.bool("configure-cloud-routes");
+        Ok(Arc::new(Azure::new(shared, env, cidrs, makes_routes, findings)))
     }
 }
 
@@ -191,7 +196,7 @@ struct Azure {
 }
 
 impl Azure {
-    fn new(shared: Shared, env: Env, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
+    fn new(shared: Shared, env: Env, cluster_cidrs: Vec<IpNet>, makes_routes: bool, findings: Vec<Finding>) -> Self {
         let (client, cluster, config) = (shared.client.clone(), shared.cluster.clone(), &shared.config);
         let settings = instances::Settings::of(config, shared.cloud.is_stack);
         let fleet = Fleet::new(client.clone(), config.without_instance_view);
@@ -206,6 +211,7 @@ impl Azure {
             instances: instances.clone(),
             balancers: balancers.clone(),
             routes: routes.clone(),
+            makes_routes,
             findings,
         };
         Self { shared, instances, balancers, facts, routes, volumes, inspector: Arc::new(inspector) }

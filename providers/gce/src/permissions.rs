@@ -180,11 +180,15 @@ impl Role {
         effect.or(is_left.then_some(BY_ADMINISTRATORS))
     }
 
+    pub(crate) fn is_of_routes(&self) -> bool {
+        self.name == ROUTE.name
+    }
+
     /// Whether work of this kind is there to do.
     pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
         match self.name {
             name if name == NODE.name => true,
-            name if name == ROUTE.name => makes_routes,
+            _ if self.is_of_routes() => makes_routes,
             // Nothing shows which volumes there are.
             name => name != VOLUME.name && has_services,
         }

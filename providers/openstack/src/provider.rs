@@ -83,7 +83,8 @@ impl ProviderFactory for Factory {
         let cidrs = flags.text("cluster-cidr");
         let cluster_cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
         let findings = start.findings.into_iter().chain(start.differs).collect();
-        let parts = Parts { client, metrics, registry, identity, environment, cluster_cidrs, findings };
+        let makes_routes = !flags.given("configure-cloud-routes") || flags.bool("configure-cloud-routes");
+        let parts = Parts { client, metrics, registry, identity, environment, cluster_cidrs, makes_routes, findings };
         Ok(Arc::new(OpenStack::new(start.config, parts).await?))
     }
 }
@@ -189,6 +190,8 @@ struct Parts {
     environment: Environment,
     /// `--cluster-cidr`
     cluster_cidrs: Vec<IpNet>,
+    /// `--configure-cloud-routes`
+    makes_routes: bool,
     findings: Vec<Finding>,
 }
 
@@ -231,7 +234,7 @@ impl OpenStack {
         let volumes = Arc::new(CinderVolumes::new(settings, client.clone()));
         let (registry, router) = (parts.registry.clone(), config.route_router.clone());
         let (cluster_cidrs, findings) = (parts.cluster_cidrs.clone(), parts.findings.clone());
-        let identity = parts.identity.clone();
+        let (identity, makes_routes) = (parts.identity.clone(), parts.makes_routes);
         let env = Env { config, identity: identity.clone() };
         let facts = replay::facts(&env);
         let planned = balancers(env, parts, ports, &cluster).await?.map(Arc::new);
@@ -244,6 +247,7 @@ impl OpenStack {
             balancers: planned,
             router,
             cluster_cidrs,
+            makes_routes,
             findings,
         };
         let inspector = Arc::new(inspector);

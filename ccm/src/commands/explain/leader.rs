@@ -132,7 +132,7 @@ fn refused(error: &ApiError) -> String {
         // The client's text names the API server's address.
         ApiError::Transport(text) => {
             let text = text
-                .replace("the address in --kubeconfig or --master", "the address in --leader, and the tunnel to it");
+                .replace("the address in the kubeconfig or --master", "the address in --leader, and the tunnel to it");
             let distrust = text.contains("certificate");
             let hint = if distrust { " (trust its certificate with --leader-ca, or --leader-insecure)" } else { "" };
             format!("cannot be reached: {text}{hint}")

@@ -205,6 +205,7 @@ fn text(story: &Story, output: Output) -> String {
     let mut text = format!("{}\n", output.paint(Color::Bold, &story.title));
     for fact in story.all() {
         let (word, color, mark) = mark(fact.state);
+        let mark = if fact.state == FactState::Good { Mark::good(&fact.text) } else { mark };
         let text_of = flat(&format!("{}: {}", fact.about, fact.text));
         if let Some(item) = output.item(mark, &text_of, fact.hint.as_deref()) {
             text.push_str(&item);

@@ -20,7 +20,7 @@ use self::report::Report;
 use self::source::Unread;
 use super::output::{self, Format};
 use super::progress::Progress;
-use super::{Call, Command, SECTION, kubeconfig, world};
+use super::{Call, Command, SECTION, kubeconfig, page, world};
 use crate::exit::{Failure, Verdict};
 use crate::options::{self, Options};
 use crate::providers::OPTIONAL;
@@ -214,10 +214,15 @@ fn classes(call: &Call) -> Result<Vec<Class>, Failure> {
 /// The Services of the cluster, by name.
 async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> {
     let client = kubeconfig::client(call).await?;
-    let mut services = world::list::<Service>(&client, FieldFilter::default()).await?.list();
-    if let Some(namespace) = kubeconfig::namespace_asked(&call.values) {
-        services.retain(|service| *service.key().namespace == *namespace);
-    }
+    // Whoever may list one namespace only can look at that one.
+    let mut services = match kubeconfig::namespace_asked(&call.values) {
+        Some(namespace) => {
+            kubeconfig::check_namespace(&client, &call.values).await?;
+            let listed = page::all::<Service>(&client, &format!("/api/v1/namespaces/{namespace}/services")).await;
+            listed.map_err(|error| world::unlisted("services", &error))?.into_iter().map(Into::into).collect()
+        }
+        None => world::list::<Service>(&client, FieldFilter::default()).await?.list(),
+    };
     services.sort_by_key(|service| service.key());
     Ok(services)
 }

@@ -201,7 +201,7 @@ fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) ->
             POD_RANGES,
             subject,
             "kube-controller-manager assigns pod ranges, and so would node-ipam-controller here: nodes would get two",
-            "leave nodeipam out of --controllers here, or give kube-controller-manager --allocate-node-cidrs=false",
+            "give --allocate-node-cidrs=false here, or kube-controller-manager",
         ));
     }
     if !theirs && !ours && routes {

@@ -14,7 +14,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Roles and their bindings.
 #[derive(Debug, Default)]
-pub(super) struct Granted {
+pub(crate) struct Granted {
     /// By namespace, empty for a ClusterRole, and name.
     roles: BTreeMap<(String, String), Vec<Rule>>,
     bindings: Vec<Binding>,
@@ -77,7 +77,7 @@ impl Granted {
     /// # Errors
     ///
     /// A file cannot be read or is no YAML or JSON.
-    pub(super) fn read(words: &[String]) -> Result<Self, Failure> {
+    pub(crate) fn read(words: &[String]) -> Result<Self, Failure> {
         let words: Vec<String> = words.iter().filter(|word| !word.is_empty()).cloned().collect();
         let documents = lint::documents(&words).map_err(|error| Failure::error(format!("--rbac: {error}")))?;
         Ok(Self::of(documents))

@@ -18,7 +18,7 @@ mod services;
 mod tests;
 mod webhooks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ccm_controllers::preview::Scope;
@@ -31,7 +31,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use self::granted::Granted;
+pub(super) use self::granted::Granted;
 pub(super) use self::installed::{run_inside, take_flags};
 use super::kubeconfig;
 use super::output::{self, Color, Format, Mark, Output, counted, flat};
@@ -43,14 +43,14 @@ use super::{Call, Command, SECTION};
 use crate::Controller;
 use crate::exit::{Failure, Verdict};
 
-const ACCOUNT: Flag = Flag::new(
+pub(super) const ACCOUNT: Flag = Flag::new(
     SECTION,
     "account",
     Kind::Text,
     "",
     "The account whose permissions are checked. By default that of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
 );
-const RBAC: Flag = Flag::new(
+pub(super) const RBAC: Flag = Flag::new(
     SECTION,
     "rbac",
     Kind::Repeated,
@@ -106,10 +106,11 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 /// Prints the findings, except the suppressed ones.
 pub(super) fn report(kind: &str, mut checks: Vec<Check>, call: &Call) -> Result<Verdict, Failure> {
     let suppress = call.values.list(SUPPRESS.name);
+    let all = checks.len();
     checks.retain(|check| !output::is_suppressed(&suppress, &check.check));
     super::deliver(&match call.output.format {
         Format::Json | Format::Yaml => call.output.document(kind, json(&checks)),
-        _ => text(&checks, call.output),
+        _ => text(&checks, all - checks.len(), call.output),
     })?;
     let good = checks.iter().all(|check| check.severity == Severity::Info);
     Ok(if good { Verdict::Clean } else { Verdict::Findings })
@@ -130,16 +131,11 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
-    let account = match call.values.text(ACCOUNT.name) {
-        named if !named.is_empty() => named,
-        _ => {
-            pods::account(cluster.running.as_deref().unwrap_or_default()).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
-        }
-    };
+    let account = account(call, cluster.running.as_deref().unwrap_or_default());
 
     if let Some(running) = &cluster.running {
         checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
-        checks.extend(pods::checks(running, &account));
+        checks.extend(pods::checks(running, &account, &call.program));
     }
     if let Some(found) = &cluster.leases {
         checks.extend(leases::checks(found, options, timestamp(world.shared.clock.wall())));
@@ -198,18 +194,23 @@ fn once(mut ours: Vec<Check>, mut theirs: Vec<Check>) -> Vec<Check> {
     ours
 }
 
+/// The account of `--account`, or that of the program that runs.
+fn account(call: &Call, running: &[running::Running]) -> String {
+    let named = call.values.text(ACCOUNT.name);
+    if !named.is_empty() {
+        return named;
+    }
+    pods::account(running).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
+}
+
 /// The missing permissions of the account of the installation.
-pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewed) -> Vec<Check> {
+pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewed, granted: &Granted) -> Vec<Check> {
     let controllers = running_controllers(world, previewed);
     let mut found = running::Found::default();
     // Without the pods, the usual account is checked.
     let listed = page::each(&world.client, "/api/v1/pods", |pod| found.add(&pod)).await;
     let running = listed.map(|()| found.finish()).unwrap_or_default();
-    let account = pods::account(&running).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned());
-    match Granted::read(&[]) {
-        Ok(granted) => rights(call, world, &account, &controllers, &granted).await,
-        Err(failure) => vec![Check::warning("rbac", "", failure.message, "try again")],
-    }
+    rights(call, world, &account(call, &running), &controllers, granted).await
 }
 
 fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a Controller> {
@@ -300,19 +301,36 @@ fn count(checks: &[Check], severity: Severity) -> usize {
     checks.iter().filter(|check| check.severity == severity).count()
 }
 
-fn text(checks: &[Check], output: Output) -> String {
+/// A cause of this length is told once.
+const LONG_CAUSE: usize = 60;
+
+/// The message without the cause that an earlier one has told: `a: b: cause` ends with `as above`.
+fn told_once(message: &str, told: &mut BTreeSet<String>) -> String {
+    let causes = message.match_indices(": ").filter_map(|(at, _)| Some((at, message.get(at + 2..)?)));
+    let causes: Vec<(usize, &str)> = causes.filter(|(_, cause)| cause.len() >= LONG_CAUSE).collect();
+    let known = causes.iter().find(|(_, cause)| told.contains(*cause)).and_then(|(at, _)| message.get(..*at));
+    let short = known.map(|head| format!("{head}: as above"));
+    told.extend(causes.into_iter().map(|(_, cause)| cause.to_owned()));
+    short.unwrap_or_else(|| message.to_owned())
+}
+
+fn text(checks: &[Check], hidden: usize, output: Output) -> String {
     let mut text = String::new();
     let mut group = "";
+    let mut told = BTreeSet::new();
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or_default();
     for check in checks {
         let mark = match check.severity {
             Severity::Error => Mark::Bad,
             Severity::Warning => Mark::Warning,
-            Severity::Info => Mark::Good,
+            // A note with a fix is to be done by hand.
+            Severity::Info if !check.fix.is_empty() => Mark::Unknown,
+            Severity::Info => Mark::good(&check.message),
         };
         let subject = if check.subject.is_empty() { String::new() } else { format!("{}: ", check.subject) };
         let fix = Some(&*check.fix).filter(|fix| !fix.is_empty());
-        if let Some(item) = output.item(mark, &format!("{subject}{}", check.message), fix) {
+        let message = told_once(&check.message, &mut told);
+        if let Some(item) = output.item(mark, &format!("{subject}{message}"), fix) {
             if group != check.check {
                 let _ = writeln!(text, "{}", output.paint(Color::Bold, &check.check));
             }
@@ -326,7 +344,7 @@ fn text(checks: &[Check], output: Output) -> String {
         if !check.subject.is_empty() {
             let _ = write!(text, "{}: ", output.paint(Color::Bold, &check.subject));
         }
-        text.push_str(&flat(&check.message));
+        text.push_str(&flat(&message));
         if !check.fix.is_empty() {
             let _ = write!(text, " {} {}", output.paint(Color::Green, "->"), flat(&check.fix));
         }
@@ -334,7 +352,8 @@ fn text(checks: &[Check], output: Output) -> String {
     }
     let of = |severity: Severity| counted(count(checks, severity), severity.as_str());
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let _ = writeln!(text, "\n{errors}, {warnings}, {}.", counted(count(checks, Severity::Info), "note"));
+    let hidden = if hidden == 0 { String::new() } else { format!(", {hidden} hidden by --suppress") };
+    let _ = writeln!(text, "\n{errors}, {warnings}, {}{hidden}.", counted(count(checks, Severity::Info), "note"));
     text
 }
 

@@ -36,7 +36,9 @@ parts! {
         tolerations: Vec<Toleration>,
         node_name: String,
         volumes: Vec<Volume>,
+        security_context: SecurityContext,
     }
+    SecurityContext { run_as_user: Option<i64>, }
     PodStatus { phase: String, }
     Container {
         name: String,
@@ -45,9 +47,10 @@ parts! {
         args: Vec<String>,
         env: Vec<Variable>,
         volume_mounts: Vec<Mount>,
+        security_context: SecurityContext,
     }
     Mount { name: String, mount_path: String, sub_path: String, }
-    Volume { name: String, secret: Option<OfSecret>, config_map: Option<OfConfigMap>, }
+    Volume { name: String, secret: Option<OfSecret>, config_map: Option<OfConfigMap>, host_path: Option<IgnoredAny>, }
     OfSecret { secret_name: String, items: Vec<Item>, }
     OfConfigMap { name: String, items: Vec<Item>, }
     /// A key of a Secret or ConfigMap, and the name of its file.

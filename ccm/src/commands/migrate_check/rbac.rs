@@ -278,15 +278,7 @@ fn groups(account: &str) -> Vec<String> {
 
 /// One finding per missing permission.
 pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
-    let mut checks = Vec::new();
-    if let Some(reason) = &answers.about_us {
-        checks.push(Check::warning(
-            CHECK,
-            "",
-            format!("the rights were checked for the user of this command, not for the account of the program: {reason}"),
-            "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
-        ));
-    }
+    let (mut checks, mut of_user) = (Vec::new(), Vec::new());
     for (right, need) in &needs.0 {
         let of_right = answers.granted.iter().filter(|(question, _)| question.right == *right);
         let refused = of_right.filter(|(question, granted)| !**granted && need.is_missed(question, answers));
@@ -296,9 +288,14 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
         }
         let verbs: Vec<&str> = verbs.into_iter().collect();
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-        checks.push(missing(right, need, &verbs, &names, answers.about_us.is_some()));
+        match answers.about_us {
+            None => checks.push(missing(right, need, &verbs, &names)),
+            Some(_) => of_user.push(format!("{} {}", join(&verbs), resource(right))),
+        }
     }
-    if checks.is_empty() {
+    if let Some(reason) = &answers.about_us {
+        checks.push(of_other_user(reason, &of_user));
+    } else if checks.is_empty() {
         let accounts: BTreeSet<&str> = needs.0.keys().map(|right| right.account.as_str()).collect();
         let accounts: Vec<&str> = accounts.into_iter().collect();
         checks.push(Check::good(CHECK, "", format!("every right is granted to {}", join(&accounts))));
@@ -306,16 +303,32 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
     checks
 }
 
-fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us: bool) -> Check {
-    let who = if about_us { "the user of this command" } else { right.account.as_str() };
+/// What the user of this command lacks says little about the account of the program: one finding, and no commands that
+/// grant it.
+fn of_other_user(reason: &str, missing: &[String]) -> Check {
+    let missing = match missing {
+        [] => String::new(),
+        _ => format!("; the user of this command may not {}", missing.join("; ")),
+    };
+    Check::warning(
+        CHECK,
+        "",
+        format!(
+            "the rights were checked for the user of this command, not for the account of the program: {reason}{missing}"
+        ),
+        "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
+    )
+}
+
+fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str]) -> Check {
+    let who = &right.account;
     let named = if names.is_empty() { String::new() } else { format!(" {}", join(names)) };
     let within = right.namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, of_verb)| &of_verb.why);
     let why: Vec<&str> = why.copied().collect::<BTreeSet<_>>().into_iter().collect();
     let text = format!("{who} may not {} {}{named}{within}: {}", join(verbs), resource(right), why.join("; "));
     let fix = format!("{}{}", of_manifests(right), grant(right, verbs, names));
-    // The identity of this command may differ from the account that will run the program.
-    match need.vital && !about_us {
+    match need.vital {
         true => Check::error(CHECK, right.resource, text, fix),
         false => Check::warning(CHECK, right.resource, text, fix),
     }

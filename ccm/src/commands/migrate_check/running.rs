@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::objects::{Container, Pod, Toleration};
+use super::objects::{Container, Mount, Pod, Toleration};
 
 /// Components with relevant flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,10 @@ pub(super) struct Running {
     pub(super) namespace: String,
     pub(super) host_network: bool,
     pub(super) tolerations: Vec<Toleration>,
+    /// Without it, the image determines the user.
+    pub(super) user: Option<i64>,
+    /// Where files of the node are mounted.
+    pub(super) of_node: Vec<String>,
     /// Started by a kubelet from a file: neither scheduled nor evicted.
     pub(super) is_static: bool,
     /// Started by a script of the pod, which needs a shell in the image.
@@ -130,6 +134,7 @@ impl Found {
 pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
     let (component, args, in_shell) = command_line(container)?;
     let spec = &pod.spec;
+    let is_of_node = |mount: &&Mount| spec.volumes.iter().any(|it| it.name == mount.name && it.host_path.is_some());
     // The tolerations that the kubelet and controllers add do not differ between pods in a relevant way.
     Some(Running {
         component,
@@ -139,6 +144,8 @@ pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
         namespace: pod.metadata.namespace.clone(),
         host_network: spec.host_network,
         tolerations: spec.tolerations.clone(),
+        user: container.security_context.run_as_user.or(spec.security_context.run_as_user),
+        of_node: container.volume_mounts.iter().filter(is_of_node).map(|mount| mount.mount_path.clone()).collect(),
         is_static: pod.metadata.owner_references.iter().any(|owner| owner.kind == "Node"),
         in_shell,
     })

@@ -1,6 +1,6 @@
 //! The keys of the charts of the Go programs.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Converted, at, is_empty, text};
 
@@ -11,13 +11,15 @@ pub(super) enum Take {
     /// The value of this flag.
     Flag(&'static str),
     With(fn(&mut Converted<'_>, &str, &Value)),
+    /// The same, also for an empty value: it deletes a default of that chart.
+    Always(fn(&mut Converted<'_>, &str, &Value)),
     /// Nothing, for this reason.
     Nothing(&'static str),
     /// Something that the user must decide.
     Open(&'static str),
 }
 
-use Take::{As, Flag, Nothing, Open, With};
+use Take::{Always, As, Flag, Nothing, Open, With};
 
 pub(super) struct Chart {
     pub(super) name: &'static str,
@@ -31,6 +33,8 @@ pub(super) struct Chart {
 
 const IMAGE: Take =
     Open("the project publishes no image: set image.repository and image.tag to the one that you built");
+/// `CLOUD_CONFIG` in the container of the chart for OpenStack.
+const OPENSTACK_FILE: &str = "/etc/config/cloud.conf";
 const ROLES: Take = Open(
     "the roles have the name of the release (fullnameOverride); remove those of the other chart with it, and change what refers to them by name",
 );
@@ -40,6 +44,7 @@ pub(super) const CHARTS: [Chart; 3] = [
         name: "aws",
         about: "the chart of cloud-provider-aws (0.0.11)",
         defaults: r#"{"args": ["--v=2", "--cloud-provider=aws"], "serviceAccountName": "cloud-controller-manager",
+            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "resources": {"requests": {"cpu": "200m"}},
             "hostNetworking": false}"#,
         rows: &[
             ("namespace", Open("give it to helm: --namespace")),
@@ -48,7 +53,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("image.tag", IMAGE),
             ("imagePullSecrets", As("imagePullSecrets")),
             ("nameOverride", As("fullnameOverride")),
-            ("nodeSelector", With(node_selector)),
+            ("nodeSelector", Always(node_selector)),
             (
                 "clusterRoleRules",
                 Open(
@@ -60,7 +65,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("securityContext", As("containerSecurityContext")),
             ("podSecurityContext", As("podSecurityContext")),
             ("podAnnotations", As("podAnnotations")),
-            ("tolerations", As("tolerations")),
+            ("tolerations", Always(tolerations)),
             ("dnsPolicy", As("dnsPolicy")),
             ("clusterRoleName", ROLES),
             ("roleBindingName", ROLES),
@@ -79,14 +84,23 @@ pub(super) const CHARTS: [Chart; 3] = [
         defaults: r#"{"infra": {"clusterName": "kubernetes"}, "cloudControllerManager": {
             "allocateNodeCidrs": "true", "cloudConfig": "/etc/kubernetes/azure.json", "clusterCIDR": "10.244.0.0/16",
             "configureCloudRoutes": "true", "securePort": 10268, "replicas": 1,
-            "federatedTokenPath": "/var/run/secrets/azure/tokens"}}"#,
+            "containerResourceManagement":
+                {"requestsCPU": "100m", "requestsMem": "128Mi", "limitsCPU": "4", "limitsMem": "2Gi"},
+            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+            "federatedTokenPath": "/var/run/secrets/azure/tokens"}, "cloudNodeManager": {"enabled": true}}"#,
         rows: &[
             ("infra.clusterName", As("clusterName")),
             ("cloudControllerManager.enabled", With(enabled)),
             ("cloudControllerManager.allocateNodeCidrs", Flag("allocate-node-cidrs")),
             ("cloudControllerManager.bindAddress", Flag("bind-address")),
             ("cloudControllerManager.caCertDir", Nothing("the image has certificates; mount others with extraVolumes")),
-            ("cloudControllerManager.certDir", Flag("cert-dir")),
+            (
+                "cloudControllerManager.certDir",
+                Open(
+                    "the container cannot write there: leave it out, and the certificate of the port is in memory; with files of \
+                     your own set flags.tls-cert-file and flags.tls-private-key-file",
+                ),
+            ),
             ("cloudControllerManager.cloudConfig", With(file_of_the_node)),
             ("cloudControllerManager.cloudConfigSecretName", Flag("cloud-config-secret-name")),
             ("cloudControllerManager.clusterCIDR", Flag("cluster-cidr")),
@@ -113,7 +127,7 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("cloudControllerManager.minResyncPeriod", Flag("min-resync-period")),
             ("cloudControllerManager.nodeStatusUpdateFrequency", Flag("node-status-update-frequency")),
             ("cloudControllerManager.replicas", With(replicas)),
-            ("cloudControllerManager.updateStrategy", As("updateStrategy")),
+            ("cloudControllerManager.updateStrategy", With(update_strategy)),
             ("cloudControllerManager.profiling", Flag("profiling")),
             ("cloudControllerManager.routeReconciliationPeriod", Flag("route-reconciliation-period")),
             ("cloudControllerManager.securePort", Flag("secure-port")),
@@ -122,15 +136,10 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("cloudControllerManager.containerResourceManagement.requestsMem", As("resources.requests.memory")),
             ("cloudControllerManager.containerResourceManagement.limitsCPU", As("resources.limits.cpu")),
             ("cloudControllerManager.containerResourceManagement.limitsMem", As("resources.limits.memory")),
-            ("cloudControllerManager.tolerations", As("tolerations")),
-            ("cloudControllerManager.nodeSelector", With(node_selector)),
+            ("cloudControllerManager.tolerations", Always(tolerations)),
+            ("cloudControllerManager.nodeSelector", Always(node_selector)),
             ("cloudControllerManager.federatedTokenPath", With(federated_token)),
-            (
-                "cloudNodeManager",
-                Open(
-                    "the DaemonSet cloud-node-manager is not part of this chart: keep it, or remove \"-cloud-node\" from controllers",
-                ),
-            ),
+            ("cloudNodeManager", With(node_manager)),
         ],
         last: azure,
     },
@@ -140,6 +149,7 @@ pub(super) const CHARTS: [Chart; 3] = [
         defaults: r#"{"enabledControllers": ["cloud-node", "cloud-node-lifecycle", "route", "service"],
             "serviceAccountName": "cloud-controller-manager", "cluster": {"name": "kubernetes"},
             "secret": {"enabled": true, "create": true, "name": "cloud-config"}, "dnsPolicy": "ClusterFirst",
+            "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
             "podSecurityContext": {"runAsUser": 1001},
             "extraVolumes": [{"name": "k8s-certs", "hostPath": {"path": "/etc/kubernetes/pki"}}],
             "extraVolumeMounts": [{"name": "k8s-certs", "mountPath": "/etc/kubernetes/pki", "readOnly": true}]}"#,
@@ -155,18 +165,18 @@ pub(super) const CHARTS: [Chart; 3] = [
             ("livenessProbe", Nothing("the chart has a probe of its own, at /livez")),
             ("readinessProbe", Nothing("the chart has a probe of its own, at /readyz")),
             ("dnsPolicy", As("dnsPolicy")),
-            ("nodeSelector", With(node_selector)),
-            ("tolerations", As("tolerations")),
+            ("nodeSelector", Always(node_selector)),
+            ("tolerations", Always(tolerations)),
             ("podAnnotations", As("podAnnotations")),
             ("podLabels", As("podLabels")),
             ("podSecurityContext", As("podSecurityContext")),
             ("securityContext", As("containerSecurityContext")),
             ("enabledControllers", As("controllers")),
-            ("controllerExtraArgs", With(arguments)),
+            ("controllerExtraArgs", With(container_arguments)),
             ("serviceMonitor.enabled", With(service_monitor)),
             ("serviceMonitor.additionalLabels", As("metrics.serviceMonitor.labels")),
             ("secret.enabled", Nothing("see cloudConfig")),
-            ("secret.create", Nothing("see cloudConfig")),
+            ("secret.create", With(own_secret)),
             ("secret.name", Nothing("see cloudConfig")),
             ("logVerbosityLevel", Flag("v")),
             ("cloudConfigContents", Nothing("see cloudConfig")),
@@ -206,11 +216,70 @@ fn arguments(converted: &mut Converted<'_>, key: &str, value: &Value) {
     }
 }
 
-/// Without a rule of its own, the chart also asks for control-plane nodes.
+/// The container of the chart for OpenStack has two variables, and its arguments are a template.
+fn container_arguments(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let name = text(at(&converted.given, "cluster.name"));
+    let all = text(value).replace("$(CLOUD_CONFIG)", OPENSTACK_FILE).replace("$(CLUSTER_NAME)", &name);
+    arguments(converted, key, &all.into());
+}
+
+/// Without a rule of its own, the chart also asks for control-plane nodes. As in Helm, null deletes a label that the other
+/// chart sets.
 fn node_selector(converted: &mut Converted<'_>, key: &str, value: &Value) {
-    converted.set("nodeSelector", value.clone());
+    let labels: Map<String, Value> = value.as_object().cloned().unwrap_or_default();
+    let labels: Map<String, Value> = labels.into_iter().filter(|(_, value)| !value.is_null()).collect();
     converted.set("affinity", json!({}));
+    if labels.is_empty() {
+        return converted.took(key, "affinity: {}, for any node");
+    }
+    converted.set("nodeSelector", labels.into());
     converted.took(key, "nodeSelector, and affinity: {}");
+}
+
+/// Without a list the chart has tolerations of its own.
+fn tolerations(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    converted.set("tolerations", value.as_array().cloned().unwrap_or_default().into());
+    converted.took(key, "tolerations");
+}
+
+/// Helm merges maps, and the API server takes `rollingUpdate` only with its own type.
+fn update_strategy(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    converted.set("updateStrategy", value.clone());
+    if !matches!(at(value, "type").as_str(), None | Some("RollingUpdate")) {
+        converted.set("updateStrategy.rollingUpdate", Value::Null);
+    }
+    converted.took(key, "updateStrategy");
+}
+
+/// The other chart has the program `cloud-node-manager` too, which initializes nodes.
+fn node_manager(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let what = match text(at(value, "enabled")).as_str() {
+        "true" => {
+            "cloud-node-manager initializes the nodes, and `helm uninstall` of the old chart removes it: then no new node is \
+             initialized. Keep it (in place of the uninstall, upgrade the old chart with \
+             --set cloudControllerManager.enabled=false), or remove \"-cloud-node\" from controllers"
+        }
+        _ => {
+            "the old chart had no cloud-node-manager: if no other program initializes the nodes, remove \"-cloud-node\" from \
+             controllers"
+        }
+    };
+    converted.open(key, what);
+}
+
+/// A Secret that the uninstall removes.
+fn own_secret(converted: &mut Converted<'_>, key: &str, value: &Value) {
+    let secret = text(at(&converted.given, "secret.name"));
+    match text(value).as_str() {
+        "true" => converted.open(
+            key,
+            &format!(
+                "`helm uninstall` of the old chart removes the Secret {secret}: if other pods mount it, such as those of the Cinder \
+                 CSI driver, save it before and apply it again after"
+            ),
+        ),
+        _ => converted.took(key, "nothing: see cloudConfig"),
+    }
 }
 
 fn enabled(converted: &mut Converted<'_>, key: &str, value: &Value) {
@@ -233,7 +302,11 @@ fn service_monitor(converted: &mut Converted<'_>, key: &str, value: &Value) {
     if text(value) == "true" {
         converted.set("bindAddress", "0.0.0.0".into());
     }
-    converted.took(key, "metrics.serviceMonitor.enabled, with bindAddress 0.0.0.0");
+    converted.took(
+        key,
+        "metrics.serviceMonitor.enabled, with bindAddress 0.0.0.0. The label job of the metrics is the name of the Service, \
+         which is another one here: alerts of your own must name it",
+    );
 }
 
 /// A volume with its mount, read only.
@@ -293,14 +366,28 @@ fn all_addresses(converted: &mut Converted<'_>) {
     }
 }
 
+/// The class of the pods in the charts for AWS and Azure.
+fn priority(converted: &mut Converted<'_>) {
+    converted.set("priorityClassName", "system-node-critical".into());
+    converted.took("(fixed there) priorityClassName", "priorityClassName");
+}
+
 fn aws(converted: &mut Converted<'_>, values: &Value) {
     routes(converted, values);
     all_addresses(converted);
+    priority(converted);
 }
 
 fn azure(converted: &mut Converted<'_>, values: &Value) {
     routes(converted, values);
     all_addresses(converted);
+    priority(converted);
+    // What its list tolerates, and this chart's does not.
+    if !converted.values.contains_key("tolerations") {
+        let etcd = json!([{"key": "node-role.kubernetes.io/etcd", "operator": "Exists", "effect": "NoExecute"}]);
+        converted.set("extraTolerations", etcd);
+        converted.took("cloudControllerManager.tolerations (default)", "extraTolerations");
+    }
     converted.set("controllers", json!(["*", "-cloud-node"]));
     converted.set("serviceAccount.name", "cloud-controller-manager".into());
     converted.took("(fixed there) --controllers=*,-cloud-node", "controllers");
@@ -313,13 +400,15 @@ fn openstack(converted: &mut Converted<'_>, values: &Value) {
     let is_on = |name: &str| text(at(secret, name)) == "true";
     let name = text(at(secret, "name"));
     if !is_on("enabled") {
-        converted.flag("secret.enabled=false", "cloud-config", "/etc/config/cloud.conf");
+        converted.flag("secret.enabled=false", "cloud-config", OPENSTACK_FILE);
         let what = "the file /etc/config/cloud.conf comes from elsewhere: see that it is there, or set cloudConfig";
         return converted.open("secret.enabled", what);
     }
     if !is_on("create") {
         converted.set("cloudConfig.existingSecret", name.into());
-        return converted.took("secret", "cloudConfig.existingSecret");
+        // Files beside it, such as the certificates of `ca-file`, are named by their path in the container.
+        converted.set("cloudConfig.mountPath", "/etc/config".into());
+        return converted.took("secret", "cloudConfig.existingSecret, at /etc/config");
     }
     let contents = text(at(values, "cloudConfigContents"));
     if !is_empty(at(values, "cloudConfigContents")) {
@@ -342,7 +431,8 @@ fn openstack(converted: &mut Converted<'_>, values: &Value) {
     for (key, title) in titles {
         let Some(fields) = at(sections, key).as_object() else { continue };
         file += &format!("[{title}]\n");
-        for (name, value) in fields {
+        // An empty key is not set.
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             file += &format!("{name} = {}\n", Value::from(text(value)));
         }
     }

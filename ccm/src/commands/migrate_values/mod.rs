@@ -49,6 +49,8 @@ struct Line {
 #[derive(Debug)]
 struct Converted<'a> {
     flags: &'a [Flag],
+    /// The values of the other chart, with its defaults.
+    given: Value,
     /// The values of the chart of this program.
     values: Map<String, Value>,
     taken: Vec<Line>,
@@ -65,18 +67,34 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if call.words.is_empty() {
             return Err(Failure::error("no values: name their files, or - for stdin"));
         }
-        let mut given = Value::Object(Map::new());
-        for document in lint::documents(&call.words).map_err(Failure::error)? {
-            merge(&mut given, document);
-        }
-        let Value::Object(given) = given else {
-            return Err(Failure::error("these are no values of a chart: want a map"));
-        };
+        let given = given(lint::documents(&call.words).map_err(Failure::error)?).map_err(Failure::error)?;
         let converted = convert(chart, given, &call.program.flags);
         super::deliver(&converted.render(chart, call.output))?;
         Ok(if converted.open.is_empty() { Verdict::Clean } else { Verdict::Findings })
     }
     .boxed()
+}
+
+/// The values of all files. `helm get values` prints null for an installation without values of its own.
+fn given(documents: impl IntoIterator<Item = Value>) -> Result<Map<String, Value>, String> {
+    let mut given = Map::new();
+    for document in documents {
+        let of_values = "`helm get values NAME --namespace NAMESPACE -o yaml` prints them";
+        match document {
+            Value::Null => {}
+            Value::Object(object) if object.contains_key("apiVersion") && object.contains_key("kind") => {
+                let kind = text(at(&object.into(), "kind"));
+                return Err(format!("this is a manifest ({kind}), and not the values of a chart: {of_values}"));
+            }
+            Value::Object(values) => {
+                let mut all = Value::Object(given);
+                merge(&mut all, values.into());
+                given = all.as_object().cloned().unwrap_or_default();
+            }
+            _ => return Err(format!("these are no values of a chart: want a map; {of_values}")),
+        }
+    }
+    Ok(given)
 }
 
 /// As Helm merges values: maps by key, everything else as a whole.
@@ -92,11 +110,12 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 fn convert<'a>(chart: &Chart, given: Map<String, Value>, flags: &'a [Flag]) -> Converted<'a> {
-    let mut converted = Converted { flags, values: Map::new(), taken: Vec::new(), open: Vec::new() };
-    converted.set("cloudProvider", chart.name.into());
     // What the other chart sets by itself holds too, where this one sets something else.
     let mut values: Value = serde_json::from_str(chart.defaults).unwrap_or_default();
     merge(&mut values, Value::Object(given));
+    let given = values.clone();
+    let mut converted = Converted { flags, given, values: Map::new(), taken: Vec::new(), open: Vec::new() };
+    converted.set("cloudProvider", chart.name.into());
     converted.walk(chart, "", &values);
     (chart.last)(&mut converted, &values);
     converted
@@ -138,7 +157,7 @@ impl Converted<'_> {
                     self.took(&key, ours);
                 }
                 Some((_, Take::Flag(flag))) => self.argument(&key, &format!("--{flag}={}", text(value))),
-                Some((_, Take::With(take))) => take(self, &key, value),
+                Some((_, Take::With(take) | Take::Always(take))) => take(self, &key, value),
                 Some((_, Take::Nothing(why))) => self.took(&key, &format!("nothing: {why}")),
                 Some((_, Take::Open(what))) => self.open(&key, what),
                 None if value.is_object() && chart.rows.iter().any(|(known, _)| known.starts_with(&within)) => {
@@ -182,6 +201,10 @@ impl Converted<'_> {
     /// An argument of the program: a value of its own in the chart, or one of `flags`.
     fn argument(&mut self, key: &str, argument: &str) {
         let place = format!("{key} {argument}");
+        if argument.contains("{{") {
+            return self
+                .open(&place, "a template of that chart: write its result into the values, then convert them again");
+        }
         let words = argument.trim_start_matches('-');
         let (name, value) = words.split_once('=').unwrap_or((words, "true"));
         let name = name.replace('_', "-");

@@ -13,6 +13,14 @@ fn converted(from: &str, given: &Value) -> (Value, Vec<String>, Vec<String>) {
     (Value::Object(made.values.clone()), keys(&made.taken), keys(&made.open))
 }
 
+/// With what the chart for AWS sets by itself.
+fn with_defaults_of_aws(mut values: Value) -> Value {
+    let defaults = json!({"affinity": {}, "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "resources": {"requests": {"cpu": "200m"}}, "priorityClassName": "system-node-critical"});
+    merge(&mut values, defaults);
+    values
+}
+
 fn leaves(above: &str, value: &Value, found: &mut Vec<String>) {
     match value.as_object() {
         Some(fields) if !fields.is_empty() => {
@@ -77,7 +85,7 @@ fn arguments_become_values_or_flags() {
         "serviceAccount": {"name": "cloud-controller-manager"}, "hostNetwork": false, "bindAddress": "0.0.0.0",
         "flags": {"node-monitor-period": "10s", "feature-gates": ["A=true", "B=true"]},
     });
-    assert_eq!(values, wanted);
+    assert_eq!(values, with_defaults_of_aws(wanted));
     // Without routes, the range is that of the nodes.
     let given = json!({"args": ["--cluster-cidr=10.0.0.0/16", "--configure-cloud-routes=false"]});
     let (values, ..) = converted("aws", &given);
@@ -103,7 +111,7 @@ fn the_value_of_a_flag_may_be_the_next_argument() {
         "routes": {"enabled": true, "clusterCIDR": "10.0.0.0/16"}, "hostNetwork": true, "bindAddress": "10.0.0.1",
         "serviceAccount": {"name": "cloud-controller-manager"},
     });
-    assert_eq!(values, wanted);
+    assert_eq!(values, with_defaults_of_aws(wanted));
 }
 
 #[test]
@@ -111,26 +119,26 @@ fn a_whole_file_of_openstack_comes_before_its_sections() {
     let given = json!({"cloudConfigContents": "[Global]\nregion=a\n", "cloudConfig": {"global": {"region": "b"}}});
     let (values, _, open) = converted("openstack", &given);
     assert_eq!(values["cloudConfig"]["inline"], "[Global]\nregion=a\n");
-    assert_eq!(open, [""; 0]);
+    assert_eq!(open, ["secret.create"]);
 }
 
 #[test]
 fn what_a_chart_sets_by_itself_stays() {
     let (values, _, open) = converted("openstack", &json!({"secret": {"create": false, "name": "mine"}}));
     assert_eq!(values["controllers"], json!(["cloud-node", "cloud-node-lifecycle", "route", "service"]));
-    assert_eq!(values["cloudConfig"], json!({"existingSecret": "mine"}));
+    assert_eq!(values["cloudConfig"], json!({"existingSecret": "mine", "mountPath": "/etc/config"}));
     assert_eq!(values["extraVolumes"][0]["hostPath"]["path"], "/etc/kubernetes/pki");
     assert_eq!(open, [""; 0]);
     let (values, _, open) = converted("azure", &json!({}));
     assert_eq!(values["routes"], json!({"enabled": true, "clusterCIDR": "10.244.0.0/16"}));
     assert_eq!((&values["kind"], &values["securePort"]), (&json!("Deployment"), &json!(10268)));
     assert_eq!(values["controllers"], json!(["*", "-cloud-node"]));
-    assert_eq!(open, ["cloudControllerManager.cloudConfig"]);
+    assert_eq!(open, ["cloudControllerManager.cloudConfig", "cloudNodeManager"]);
 }
 
 #[test]
 fn the_sections_of_openstack_become_the_file() {
-    let given = json!({"cloudConfig": {"global": {"auth-url": "https://k/v3", "password": "a\"b"}, "route": {"router-id": 1}},
+    let given = json!({"cloudConfig": {"global": {"auth-url": "https://k/v3", "password": "a\"b"}, "route": {"router-id": 1, "empty": null}},
         "controllerExtraArgs": "- --cluster-cidr=10.0.0.0/16\n# a comment\n- \"--user-agent=x\"\n"});
     let (values, taken, _) = converted("openstack", &given);
     let file = "[Global]\nauth-url = \"https://k/v3\"\npassword = \"a\\\"b\"\n[Route]\nrouter-id = \"1\"\n";
@@ -151,4 +159,132 @@ fn the_result_is_yaml_with_every_key_in_its_comments() {
     let yaml: String = text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     assert!(yaml.contains("extraEnv:\n  -\n    name: \"A\"\n    value: \"yes\"\n"), "{yaml}");
     assert!(yaml.contains("podAnnotations:\n  \"on\": \"1\"\n"), "{yaml}");
+}
+
+#[test]
+fn a_node_selector_is_merged_with_that_of_the_chart_and_null_deletes_it() {
+    let label = "node-role.kubernetes.io/control-plane";
+    for chart in &CHARTS {
+        let selected = |selector: Value| {
+            let key = if chart.name == "azure" { "cloudControllerManager" } else { "" };
+            let given = json!({"nodeSelector": selector});
+            let given = if key.is_empty() { given } else { json!({ key: given }) };
+            let (values, ..) = converted(chart.name, &given);
+            assert_eq!(values["affinity"], json!({}), "{}", chart.name);
+            values["nodeSelector"].clone()
+        };
+        assert_eq!(selected(json!({"kubernetes.io/os": "linux"})), json!({"kubernetes.io/os": "linux", label: ""}));
+        assert_eq!(selected(json!({})), json!({label: ""}));
+        assert_eq!(selected(json!({label: null})), Value::Null);
+        assert_eq!(selected(Value::Null), Value::Null);
+    }
+}
+
+#[test]
+fn null_deletes_the_tolerations_of_the_chart() {
+    let (values, ..) = converted("aws", &json!({"tolerations": null}));
+    assert_eq!(values["tolerations"], json!([]));
+}
+
+#[test]
+fn files_without_values_change_nothing() {
+    let values = json!({"a": {"b": 1}});
+    assert_eq!(given([Value::Null]), Ok(Map::new()));
+    assert_eq!(given([values.clone(), Value::Null]).map(Value::from), Ok(values));
+    assert!(given([json!([1])]).unwrap_err().contains("want a map"));
+}
+
+#[test]
+fn a_manifest_is_not_taken_for_values() {
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}});
+    let error = given([manifest]).unwrap_err();
+    assert!(error.contains("a manifest (DaemonSet)") && error.contains("helm get values"), "{error}");
+}
+
+#[test]
+fn empty_keys_of_openstack_are_not_in_the_file() {
+    let given =
+        json!({"cloudConfig": {"global": {"region": null}, "loadBalancer": {"floating-network-id": null, "a": ""}}});
+    let (values, ..) = converted("openstack", &given);
+    assert_eq!(values["cloudConfig"]["inline"], "[Global]\n[LoadBalancer]\na = \"\"\n");
+}
+
+#[test]
+fn the_variables_of_a_container_are_expanded_and_templates_are_left_to_the_user() {
+    let given = json!({"cluster": {"name": "prod"}, "controllerExtraArgs":
+        "- --cluster-name=$(CLUSTER_NAME)\n- --cloud-config=$(CLOUD_CONFIG)\n- --cluster-cidr={{ .Values.x }}\n"});
+    let (values, _, open) = converted("openstack", &given);
+    assert_eq!((&values["clusterName"], &values["routes"]), (&json!("prod"), &Value::Null));
+    assert_eq!(values["flags"]["cloud-config"], "/etc/config/cloud.conf");
+    assert!(open.contains(&"controllerExtraArgs --cluster-cidr={{ .Values.x }}".to_owned()), "{open:?}");
+}
+
+#[test]
+fn the_node_manager_of_azure_is_always_named() {
+    for (given, word) in
+        [(json!({}), "uninstall"), (json!({"cloudNodeManager": {"enabled": false}}), "no other program")]
+    {
+        let program = Program::default();
+        let made = convert(&CHARTS[1], given.as_object().unwrap().clone(), &program.flags);
+        let line = made.open.iter().find(|line| line.key == "cloudNodeManager").unwrap();
+        assert!(line.text.contains(word), "{given}: {}", line.text);
+    }
+}
+
+#[test]
+fn a_strategy_without_rolling_updates_clears_their_limits() {
+    let strategy = |given: Value| {
+        converted("azure", &json!({"cloudControllerManager": {"updateStrategy": given}})).0["updateStrategy"].clone()
+    };
+    assert_eq!(strategy(json!({"type": "Recreate"})), json!({"type": "Recreate", "rollingUpdate": null}));
+    let rolling = json!({"rollingUpdate": {"maxSurge": 1}});
+    assert_eq!(strategy(rolling.clone()), rolling);
+}
+
+const SAME: &str = "the same here";
+const TOLERATIONS: &str = "this chart tolerates more; what only that of Azure tolerates is added";
+/// What the `values.yaml` of the charts set, except images and roles; with the reason where it is not a default here.
+const THEIRS: [(&str, &str, &str, &str); 27] = [
+    ("aws", "args", r#"["--v=2", "--cloud-provider=aws"]"#, ""),
+    ("aws", "nodeSelector", r#"{"node-role.kubernetes.io/control-plane": ""}"#, ""),
+    ("aws", "resources", r#"{"requests": {"cpu": "200m"}}"#, ""),
+    ("aws", "tolerations", "[]", TOLERATIONS),
+    ("aws", "dnsPolicy", r#""Default""#, SAME),
+    ("aws", "serviceAccountName", r#""cloud-controller-manager""#, ""),
+    ("aws", "nameOverride", r#""aws-cloud-controller-manager""#, "the objects have names of their own"),
+    ("azure", "infra.clusterName", r#""kubernetes""#, ""),
+    ("azure", "cloudControllerManager.enabled", "true", SAME),
+    ("azure", "cloudControllerManager.allocateNodeCidrs", r#""true""#, ""),
+    ("azure", "cloudControllerManager.cloudConfig", r#""/etc/kubernetes/azure.json""#, ""),
+    ("azure", "cloudControllerManager.clusterCIDR", r#""10.244.0.0/16""#, ""),
+    ("azure", "cloudControllerManager.configureCloudRoutes", r#""true""#, ""),
+    ("azure", "cloudControllerManager.leaderElect", r#""true""#, SAME),
+    ("azure", "cloudControllerManager.logVerbosity", r#""2""#, SAME),
+    ("azure", "cloudControllerManager.replicas", "1", ""),
+    ("azure", "cloudControllerManager.routeReconciliationPeriod", r#""10s""#, SAME),
+    ("azure", "cloudControllerManager.securePort", "10268", ""),
+    (
+        "azure",
+        "cloudControllerManager.containerResourceManagement",
+        r#"{"requestsCPU": "100m", "requestsMem": "128Mi", "limitsCPU": "4", "limitsMem": "2Gi"}"#,
+        "",
+    ),
+    ("azure", "cloudControllerManager.tolerations", "[]", TOLERATIONS),
+    ("azure", "cloudControllerManager.nodeSelector", r#"{"node-role.kubernetes.io/control-plane": ""}"#, ""),
+    ("azure", "cloudNodeManager.enabled", "true", ""),
+    ("openstack", "nodeSelector", r#"{"node-role.kubernetes.io/control-plane": ""}"#, ""),
+    ("openstack", "podSecurityContext", r#"{"runAsUser": 1001}"#, ""),
+    ("openstack", "enabledControllers", r#"["cloud-node", "cloud-node-lifecycle", "route", "service"]"#, ""),
+    ("openstack", "secret", r#"{"enabled": true, "create": true, "name": "cloud-config"}"#, ""),
+    ("openstack", "dnsPolicy", r#""ClusterFirst""#, ""),
+];
+
+#[test]
+fn every_default_of_the_charts_is_kept_or_left_for_a_reason() {
+    for (chart, path, value, why) in THEIRS {
+        let known = CHARTS.iter().find(|known| known.name == chart).unwrap();
+        let defaults: Value = serde_json::from_str(known.defaults).unwrap();
+        let value: Value = serde_json::from_str(value).unwrap();
+        assert_eq!(*at(&defaults, path) == value, why.is_empty(), "{chart}: {path}");
+    }
 }

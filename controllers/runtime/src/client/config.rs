@@ -155,7 +155,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
     let trust = match (&config.root_cert, path) {
         (None, _) => "the certificate authorities of this machine".to_owned(),
         (Some(_), "") => "the certificate authority of the service account (ca.crt)".to_owned(),
-        (Some(_), path) => format!("the certificate-authority in --kubeconfig {path}"),
+        (Some(_), path) => format!("the certificate-authority in the kubeconfig {path}"),
     };
     Ok(Setup { config, proxy, trust })
 }
@@ -217,7 +217,7 @@ fn given_proxy(path: &str, url: &str, target: &Uri) -> Result<Proxy, ConnectErro
     let fail =
         |reason: &str| ConnectError::Kubeconfig { path: path.to_owned(), reason: format!("proxy-url: {reason}") };
     let proxy = Matcher::builder().all(url.to_owned()).build().intercept(target);
-    let proxy = proxy.map(|found| proxy_of(&found, format!("proxy-url in --kubeconfig {path}")));
+    let proxy = proxy.map(|found| proxy_of(&found, format!("proxy-url in the kubeconfig {path}")));
     let proxy = proxy.ok_or_else(|| fail("not an address; give something like http://10.0.0.1:3128"))?;
     supported(proxy).map_err(|scheme| fail(&scheme))
 }
@@ -357,7 +357,7 @@ mod tests {
         let options = ConnectOptions { kubeconfig: folder.display().to_string(), ..Default::default() };
         let error = load(&options).await.err().unwrap().to_string();
         std::fs::remove_file(&folder).unwrap();
-        assert!(error.contains("--kubeconfig") && error.contains("line"), "{error}");
+        assert!(error.starts_with("the kubeconfig ") && error.contains("line"), "{error}");
         assert!(!error.contains("geheim"), "{error}");
     }
 }

@@ -15,11 +15,11 @@ use serde::Deserialize;
 pub enum ConnectError {
     /// Neither flag is given and the process does not run in a pod.
     #[error(
-        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0})"
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0}; commands also read $KUBECONFIG and ~/.kube/config)"
     )]
     None(String),
     /// The kubeconfig is invalid.
-    #[error("--kubeconfig {path}: {reason}")]
+    #[error("the kubeconfig {path}: {reason}")]
     Kubeconfig {
         /// The file.
         path: String,
@@ -264,10 +264,10 @@ fn direct_hint(error: &kube::Error, Peer { host, trust, .. }: &Peer) -> String {
             format!("the certificate of {host} has expired, or the clock of this machine is wrong")
         }
         _ if causes(error).any(<dyn Error>::is::<Unresolved>) => {
-            format!("the name {host} cannot be resolved: check the address in --kubeconfig or --master, and the DNS")
+            format!("the name {host} cannot be resolved: check the address in the kubeconfig or --master, and the DNS")
         }
         _ if causes(error).any(is_refused) => {
-            format!("nothing listens at {host}: check the address in --kubeconfig or --master")
+            format!("nothing listens at {host}: check the address in the kubeconfig or --master")
         }
         _ => host.clone(),
     }

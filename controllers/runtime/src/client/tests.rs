@@ -119,7 +119,7 @@ async fn a_write_that_a_proxy_answers_with_a_page_has_failed() {
 async fn a_missing_kubeconfig_is_named() {
     let options = ConnectOptions { kubeconfig: "/nonexistent/config".into(), ..ConnectOptions::default() };
     let error = Client::connect(&options, Metrics::new()).await.unwrap_err().to_string();
-    assert!(error.starts_with("--kubeconfig /nonexistent/config: "), "{error}");
+    assert!(error.starts_with("the kubeconfig /nonexistent/config: "), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -105,7 +105,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
   "v" (int $values.verbosity)
 }}
 {{- if $values.trial }}{{ $_ := set $flags "dry-run" true }}{{ end }}
-{{- if include "ccm.configSecret" . }}{{ $_ := set $flags "cloud-config" (printf "/etc/cloud/%s" $values.cloudConfig.key) }}{{ end }}
+{{- if include "ccm.configSecret" . }}{{ $_ := set $flags "cloud-config" (printf "%s/%s" $values.cloudConfig.mountPath $values.cloudConfig.key) }}{{ end }}
 {{- if $values.routes.enabled }}{{ $_ := set $flags "cluster-cidr" $values.routes.clusterCIDR }}{{ end }}
 {{- if $values.controllers }}{{ $_ := set $flags "controllers" (join "," $values.controllers) }}{{ end }}
 {{- if $values.leaderElection.migration }}{{ $_ := set $flags "enable-leader-migration" true }}{{ end }}

@@ -40,6 +40,8 @@ pub(crate) struct Inspector {
     pub(crate) balancers: Arc<Engine<Balancers>>,
     pub(crate) settings: Settings,
     pub(crate) routes: routes::Settings,
+    /// `--configure-cloud-routes`
+    pub(crate) makes_routes: bool,
     pub(crate) cluster: Cluster,
 }
 

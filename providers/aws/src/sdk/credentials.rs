@@ -1,5 +1,6 @@
 //! Credentials: the SDK's chain, or a role assumed with it; and the reason if there are none.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -172,13 +173,29 @@ pub(super) fn metadata_failure(error: &ImdsError) -> String {
              modify-instance-metadata-options --instance-id ID --http-endpoint enabled), or {WITHOUT_METADATA}"
         ),
         (_, Some(status)) => format!("the instance metadata service answered HTTP {status}"),
-        (ImdsError::FailedToLoadToken(_) | ImdsError::IoError(_), None) => format!(
-            "the instance metadata service did not answer ({}): in a pod, run with hostNetwork, or let the answer pass one more hop \
-             (aws ec2 modify-instance-metadata-options --instance-id ID --http-put-response-hop-limit 2); on a machine that is \
-             no EC2 instance, {WITHOUT_METADATA}",
-            causes(error, None)
-        ),
+        (ImdsError::FailedToLoadToken(_) | ImdsError::IoError(_), None) => {
+            let advice = without_answer(is_instance(Path::new("/sys/class/dmi/id")));
+            format!("the instance metadata service did not answer ({}): {advice}", causes(error, None))
+        }
         (_, None) => causes(error, None),
+    }
+}
+
+/// Whether this machine is an EC2 instance, by the vendor that its firmware names; `None`: it names none.
+fn is_instance(firmware: &Path) -> Option<bool> {
+    let texts = ["sys_vendor", "bios_version"].map(|name| std::fs::read_to_string(firmware.join(name)).ok());
+    let texts: Vec<String> = texts.into_iter().flatten().collect();
+    // `Amazon EC2`; instances on Xen have a version such as `4.11.amazon`.
+    (!texts.is_empty()).then(|| texts.iter().any(|text| text.to_ascii_lowercase().contains("amazon")))
+}
+
+fn without_answer(is_instance: Option<bool>) -> String {
+    let hops = "in a pod, run with hostNetwork, or let the answer pass one more hop (aws ec2 \
+                modify-instance-metadata-options --instance-id ID --http-put-response-hop-limit 2)";
+    match is_instance {
+        Some(true) => hops.to_owned(),
+        Some(false) => format!("this machine is no EC2 instance: {WITHOUT_METADATA}"),
+        None => format!("{hops}; on a machine that is no EC2 instance, {WITHOUT_METADATA}"),
     }
 }
 
@@ -268,5 +285,29 @@ impl AssumedRole {
             "cannot assume role {} ([Global] RoleARN): {text}{remediation}",
             self.role.arn
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_for_instances_is_not_given_on_other_machines() {
+        let firmware = |files: &[(&str, &str)]| {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, text) in files {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
+            is_instance(folder.path())
+        };
+        assert_eq!(firmware(&[("sys_vendor", "Amazon EC2\n")]), Some(true));
+        assert_eq!(firmware(&[("sys_vendor", "Xen\n"), ("bios_version", "4.11.amazon\n")]), Some(true));
+        assert_eq!(firmware(&[("sys_vendor", "LENOVO\n"), ("bios_version", "N2\n")]), Some(false));
+        assert_eq!(firmware(&[]), None);
+        let says = |is_instance, part| without_answer(is_instance).contains(part);
+        assert!(says(Some(true), "hop-limit") && !says(Some(true), "no EC2 instance"));
+        assert!(!says(Some(false), "hop-limit") && says(Some(false), "AWS_ACCESS_KEY_ID"));
+        assert!(says(None, "hop-limit") && says(None, "AWS_ACCESS_KEY_ID"));
     }
 }

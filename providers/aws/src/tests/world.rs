@@ -247,6 +247,11 @@ impl World {
         self.wire.aws.fault(faults::Rule { action: Some(action.to_owned()), ..faults::Rule::every(Fault::Deny) });
     }
 
+    /// AWS takes the credentials no longer.
+    pub(crate) fn expire(&self) {
+        self.wire.aws.fault(faults::Rule::every(Fault::ExpiredCredentials));
+    }
+
     /// Changes all answers from now on.
     pub(crate) fn edit(&self, edit: impl Fn(&str) -> String + Send + Sync + 'static) {
         *lock(&self.wire.edit) = Some(Arc::new(edit));

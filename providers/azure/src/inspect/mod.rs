@@ -27,6 +27,8 @@ pub(crate) struct Inspector {
     pub(crate) balancers: Arc<Engine<Balancers>>,
     /// `None`: the configuration names no route table.
     pub(crate) routes: Option<Arc<AzureRoutes>>,
+    /// `--configure-cloud-routes`
+    pub(crate) makes_routes: bool,
     /// Findings about the configuration from the start.
     pub(crate) findings: Vec<Finding>,
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
 /// The value of `--cluster-cidr`.
-const CLUSTER_CIDR: &str = "10.244.0.0/16,fd00:10:244::/48";
+pub(crate) const CLUSTER_CIDR: &str = "10.244.0.0/16,fd00:10:244::/48";
 pub(crate) const GROUP: &str = "/subscriptions/sub/resourceGroups/rg/providers";
 
 pub(crate) struct Bed {
@@ -60,8 +60,16 @@ impl Bed {
     }
 
     pub(crate) async fn build(&self, config: String) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        self.build_with(config, &flags()).await
+    }
+
+    pub(crate) async fn build_with(
+        &self,
+        config: String,
+        flags: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         let config = CloudConfig { path: "azure.yaml".into(), text: config };
-        self.factory().build(Some(config), &flags()).await
+        self.factory().build(Some(config), flags).await
     }
 
     /// The provider of a process that leads.

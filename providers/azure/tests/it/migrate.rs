@@ -2,9 +2,10 @@
 
 use ccm_cloudsim::azure::Options;
 use ccm_provider::{Check, Claims, Node, Service, Severity};
+use ccm_provider_azure::Factory;
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, GROUP};
+use crate::bed::{Bed, CLUSTER, CLUSTER_CIDR, GROUP};
 
 fn claims() -> Claims {
     let id = format!("azure://{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/0");
@@ -67,6 +68,22 @@ async fn a_missing_right_is_an_error_if_work_that_is_there_needs_it() {
     let with = Claims { services: vec![web("tcp").into()], ..claims() };
     let with = checks(&bed, &with).await;
     assert_eq!(of(&with, "permissions"), [(Severity::Error, expected)]);
+}
+
+#[tokio::test]
+async fn rights_for_routes_are_not_checked_where_the_flags_make_none() {
+    let not_actions = vec!["Microsoft.Network/routeTables/write".to_owned()];
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    bed.cluster.set_nodes(claims().nodes);
+    for (makes_routes, wanted) in [("true", 1), ("false", 0)] {
+        let flags = [("cluster-cidr", CLUSTER_CIDR), ("configure-cloud-routes", makes_routes)];
+        let flags = ccm_provider_contract::flags(&Factory::default(), &flags);
+        let provider = bed.build_with(bed.config(""), &flags).await.unwrap();
+        provider.initialize(bed.cluster.context(CLUSTER)).await.unwrap();
+        let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims()).await;
+        assert_eq!(of(&checks, "permissions").len(), wanted, "{makes_routes}: {checks:?}");
+    }
 }
 
 #[tokio::test]

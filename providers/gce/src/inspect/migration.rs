@@ -38,6 +38,11 @@ async fn permissions(gce: &Inspector, claims: &Claims) -> Vec<Check> {
         match gce.shared.client.granted(project, &wanted).await {
             Ok(granted) => {
                 for role in roles {
+                    if role.is_of_routes() && !gce.makes_routes {
+                        let text = format!("not checked for {}: --configure-cloud-routes=false", role.purpose);
+                        checks.push(Check::good(PERMISSIONS, format!("project {project}"), text));
+                        continue;
+                    }
                     let is_needed = role.is_needed(has_services, gce.makes_routes);
                     checks.extend(of_role(role, project, &granted, links.is_shared_vpc(), is_needed));
                 }

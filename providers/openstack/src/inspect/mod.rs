@@ -43,6 +43,8 @@ pub(crate) struct Inspector {
     pub(crate) router: Option<String>,
     /// `--cluster-cidr`
     pub(crate) cluster_cidrs: Vec<IpNet>,
+    /// `--configure-cloud-routes`
+    pub(crate) makes_routes: bool,
     /// Findings about the configuration, and differences from the Go program.
     pub(crate) findings: Vec<Finding>,
 }

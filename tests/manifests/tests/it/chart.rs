@@ -208,6 +208,16 @@ fn secret_digest_and_name_of_the_user_are_taken() {
     assert!(named, "{text}");
 }
 
+/// As in the Go program: other keys of the Secret are named by their path.
+#[test]
+fn the_folder_of_the_configuration_can_be_chosen() {
+    let Some(helm) = helm() else { return };
+    let settings = with("cloudConfig.existingSecret=a,cloudConfig.mountPath=/etc/config");
+    let documents = documents(&template(&helm, &["--set", &settings]).unwrap());
+    assert_eq!(pod(&documents)["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert!(args(workload(&documents)).contains(&"--cloud-config=/etc/config/cloud.conf".to_owned()));
+}
+
 /// Providers read the file once, so the pods must start again.
 #[test]
 fn a_change_of_the_configuration_changes_the_pods() {

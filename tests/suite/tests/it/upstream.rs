@@ -3,10 +3,12 @@
 //! the newest version that has it. Each difference is listed with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use ccm::Program;
 use ccm::flags::Gates;
 use ccm::options::{Options, componentconfig};
+use ccm_provider::Registry;
 use ccm_provider::flag::{Flag, Kind};
 use serde_json::Value;
 
@@ -240,4 +242,54 @@ fn every_metric_has_the_newest_type_and_labels() {
         }
     }
     are_listed(missing, MISSING_METRICS);
+}
+
+/// The controllers of each Go program, with aliases, and whether `*` includes them: `main.go` of cloud-provider-aws, -gcp and
+/// -openstack, `controllermanager.go` of cloud-provider-azure.
+const CORE: [(&str, bool); 8] = [
+    ("cloud-node-controller", true),
+    ("cloud-node", true),
+    ("cloud-node-lifecycle-controller", true),
+    ("cloud-node-lifecycle", true),
+    ("node-route-controller", true),
+    ("route", true),
+    ("service-lb-controller", true),
+    ("service", true),
+];
+const PROVIDERS: [(&str, &[(&str, bool)]); 3] = [
+    ("azure", &[("node-ipam", true)]),
+    (
+        "gce",
+        &[
+            ("node-ipam-controller", true),
+            ("nodeipam", true),
+            ("gke-service-lb-controller", false),
+            ("gke-service", false),
+            ("gkenetworkparamset", false),
+            ("gke-tenant-controller-manager", false),
+        ],
+    ),
+    ("openstack", &[]),
+];
+
+/// An unknown name ends the start. With another default, nobody does the work of a controller, or two programs do.
+#[test]
+fn every_controller_of_the_go_programs_is_known_and_on_where_it_is_on_there() {
+    let mut registry = Registry::new();
+    registry.register(Arc::new(ccm_provider_azure::Factory::default())).unwrap();
+    registry.register(Arc::new(ccm_provider_gce::Factory::default())).unwrap();
+    registry.register(Arc::new(ccm_provider_openstack::Factory)).unwrap();
+    for (provider, own) in PROVIDERS {
+        for (name, on) in CORE.iter().chain(own) {
+            let given = |list: &str| {
+                let args = [format!("--cloud-provider={provider}"), format!("--controllers={list}")];
+                let options = Options::with_providers(&registry, args).unwrap_or_else(|refused| {
+                    panic!("{provider}: {list}: {}", refused.message);
+                });
+                options.switched_on().map(|known| known.name).collect::<Vec<_>>()
+            };
+            let (all, without) = (given("*"), given(&format!("*,-{name}")));
+            assert_eq!(all != without, *on, "{provider}: {name}: {all:?}");
+        }
+    }
 }

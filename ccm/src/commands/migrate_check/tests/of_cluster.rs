@@ -148,8 +148,8 @@ fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let fix = &checks[0].fix;
     assert!(fix.starts_with("kubectl -n kube-system create role ") && fix.ends_with("--user=jane"), "{fix}");
     let checks = answered(&needs, Some("forbidden"), |question| question.contains("services/status"));
-    assert_eq!(lines(checks.clone()), ["warning rbac", "warning rbac services/status"]);
-    assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");
+    assert_eq!(lines(checks.clone()), ["warning rbac"]);
+    assert!(checks[0].message.ends_with("; the user of this command may not patch services/status"), "{checks:?}");
 }
 
 /// kOps's role grants tokens for three accounts by name.
@@ -272,4 +272,26 @@ fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeller_of_volumes_a_wa
         "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "operations": ["CREATE"]}]});
     assert_eq!(lines(of_webhook("mutatingwebhook", labeller.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
     assert_eq!(lines(of_webhook("validatingwebhook", labeller)), ["info webhook"]);
+}
+
+#[test]
+fn a_long_cause_is_told_once_and_hidden_findings_are_counted() {
+    let cause =
+        "no credentials for AWS: the environment names no source of credentials, and the metadata service is off";
+    let check = |name: &str| Check::error(name, "", format!("could not be checked: ec2:{name}: {cause}"), "");
+    let printed = text(&[check("a"), check("b")], 3, Output::plain(Format::Text));
+    assert_eq!(printed.matches(cause).count(), 1, "{printed}");
+    assert!(printed.contains("could not be checked: ec2:b: as above\n"), "{printed}");
+    assert!(printed.ends_with("2 errors, 0 warnings, 0 notes, 3 hidden by --suppress.\n"), "{printed}");
+}
+
+#[test]
+fn rights_of_another_user_are_one_finding_without_commands_that_grant_them() {
+    let options = options(&[]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let needs = rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider::default());
+    let checks = answered(&needs, Some("forbidden"), |_| true);
+    assert_eq!(lines(checks.clone()), ["warning rbac"]);
+    assert!(checks[0].message.contains("; the user of this command may not "), "{}", checks[0].message);
+    assert!(!checks[0].fix.contains("kubectl"), "{}", checks[0].fix);
 }

@@ -82,7 +82,7 @@ warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-cont
 
 4 errors, 3 warnings, 0 notes.
 ";
-    assert_eq!(text(&checks, Output::plain(Format::Text)), expected);
+    assert_eq!(text(&checks, 0, Output::plain(Format::Text)), expected);
     let document = json(&checks);
     assert_eq!((&document["errors"], &document["warnings"]), (&json!(4), &json!(3)));
     assert_eq!(
@@ -232,7 +232,7 @@ fn pod_ranges_come_from_one_component_and_are_the_same_everywhere() {
 #[test]
 fn pods_must_start_where_nothing_is_initialized_yet() {
     let account = "system:serviceaccount:kube-system:cloud-controller-manager";
-    let check = |pod: Pod| lines(pods::checks(&running(&[pod]), account));
+    let check = |pod: Pod| lines(pods::checks(&running(&[pod]), account, &Program::default()));
     let with = |tolerations: Value, network: bool| {
         pod(
             "x",
@@ -255,4 +255,38 @@ fn pods_must_start_where_nothing_is_initialized_yet() {
     let mut named = with(json!([{"operator": "Exists"}]), true);
     named.spec.service_account_name = "aws".into();
     assert_eq!(check(named), ["info rbac pod kube-system/x"]);
+}
+
+#[test]
+fn a_pod_that_initializes_no_nodes_need_not_tolerate_their_taint() {
+    // The chart of cloud-provider-azure, beside cloud-node-manager.
+    let tolerations = json!([{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]);
+    let check = |controllers: &str| {
+        let command = ["cloud-controller-manager", "--cloud-provider=azure", controllers];
+        let spec = json!({"hostNetwork": true, "containers": [{"command": command}], "tolerations": tolerations});
+        lines(pods::checks(&running(&[pod("x", spec)]), "", &Program::default()))
+    };
+    assert_eq!(check("--controllers=*,-cloud-node"), [""; 0]);
+    assert_eq!(check("--controllers=*"), ["error toleration pod kube-system/x"]);
+}
+
+#[test]
+fn files_of_the_node_may_be_for_root_alone() {
+    let warned = |volume: Value, pod_user: Value, user: Value| {
+        let command =
+            ["cloud-controller-manager", "--cloud-config=/etc/kubernetes/azure.json", "--kubeconfig=/other/k"];
+        let spec = json!({"hostNetwork": true, "tolerations": [{"operator": "Exists"}],
+            "securityContext": {"runAsUser": pod_user},
+            "volumes": [{"name": "a", volume.as_str().unwrap(): {"path": "/etc/kubernetes"}}],
+            "containers": [{"command": command, "securityContext": {"runAsUser": user},
+                "volumeMounts": [{"name": "a", "mountPath": "/etc/kubernetes"}]}]});
+        pods::checks(&running(&[pod("x", spec)]), "", &Program::default())
+    };
+    let found = only(warned("hostPath".into(), Value::Null, Value::Null), "user");
+    assert!(found.message.contains("/etc/kubernetes/azure.json of the node"), "{}", found.message);
+    assert!(!found.message.contains("/other/k"), "{}", found.message);
+    // The chart for OpenStack, a pod of root, and a Secret.
+    assert_eq!(lines(warned("hostPath".into(), 1001.into(), Value::Null)), [""; 0]);
+    assert_eq!(lines(warned("hostPath".into(), Value::Null, 0.into())), [""; 0]);
+    assert_eq!(lines(warned("secret".into(), Value::Null, Value::Null)), [""; 0]);
 }

@@ -21,7 +21,14 @@ use super::{Inspector, unchecked};
 pub(super) async fn checks(aws: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
     let mut checks = vec![cluster_tag(aws)];
     let seen = nodes::read(aws, claims).await;
-    checks.extend(permissions::checks(aws, cluster, claims, seen.as_ref().ok()).await);
+    match permissions::checks(aws, cluster, claims, seen.as_ref().ok()).await {
+        Ok(found) => checks.extend(found),
+        // Once is enough.
+        Err(error) => {
+            checks.push(unchecked(permissions::CHECK, "", error));
+            return checks;
+        }
+    }
     checks.extend(subnets::checks(aws, claims).await);
     match &seen {
         Ok(seen) => checks.extend(nodes::checks(aws, claims, seen)),

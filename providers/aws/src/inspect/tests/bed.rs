@@ -30,6 +30,7 @@ pub(super) struct Bed {
     pub(super) nodes: Vec<NodeRef>,
     pub(super) env: Env,
     pub(super) own_table: Option<String>,
+    pub(super) makes_routes: bool,
 }
 
 /// A node with the name and provider ID of its instance.
@@ -68,7 +69,7 @@ impl Bed {
         let world = World::default().launched(2);
         [1, 2].into_iter().for_each(|number| world.interface(number, |interface| interface.source_dest_check = false));
         let nodes = vec![Arc::new(node(1)), Arc::new(node(2))];
-        Self { world, nodes, env: env(), own_table: None }
+        Self { world, nodes, env: env(), own_table: None, makes_routes: true }
     }
 
     /// Changes the route table of the cluster.
@@ -123,7 +124,7 @@ impl Bed {
             ownership: self.env.ownership.clone(),
         };
         let (instances, balancers) = (Arc::new(instances), Arc::new(Engine::new(balancers)));
-        Inspector { api, instances, balancers, settings, routes, cluster }
+        Inspector { api, instances, balancers, settings, routes, makes_routes: self.makes_routes, cluster }
     }
 
     /// A Service with the balancer that the controller creates for it, and its hostname in the status.

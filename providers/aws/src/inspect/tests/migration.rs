@@ -312,3 +312,25 @@ async fn a_rule_with_several_sources_is_asked_about_with_one() {
     bed.world.ec2(|ec2| ec2.groups.get_mut(NODE_GROUP).unwrap().ingress = rules);
     has(&of(&checks(&bed, &[]).await, "permissions"), &["ec2:AuthorizeSecurityGroupIngress, "]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn permissions_for_routes_are_not_checked_where_the_flags_make_none() {
+    let (mut bed, web) = complete().await;
+    for permission in ["ec2:CreateRoute", "ec2:ModifyInstanceAttribute", "ec2:ModifyNetworkInterfaceAttribute"] {
+        bed.world.deny(permission);
+    }
+    bed.makes_routes = false;
+    let text = of(&checks(&bed, &[&web]).await, "permissions");
+    has(&text, &["[ec2:CreateRoute] not checked: --configure-cloud-routes=false"]);
+    assert!(!text.contains("ccm lacks"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_aws_does_not_take_are_one_finding() {
+    let (bed, web) = complete().await;
+    bed.world.expire();
+    let found = checks(&bed, &[&web]).await;
+    let bad: Vec<&Check> = found.iter().filter(|check| check.severity == Severity::Error).collect();
+    assert_eq!(bad.len(), 1, "{found:#?}");
+    assert!(bad[0].message.contains("RequestExpired"), "{found:#?}");
+}

@@ -187,7 +187,7 @@ fn targets(
 ) -> Result<(BTreeMap<String, String>, Vec<Finding>), ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
-    let (mut unusable, mut skipped, mut labelled) = (Vec::new(), Vec::new(), 0);
+    let (mut unusable, mut skipped, mut waiting, mut labelled) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for node in &*item.nodes {
         // A label without a value matches any value.
         let wanted = labels
@@ -202,12 +202,15 @@ fn targets(
                 targets.insert(id.to_string(), node.name.to_string());
             }
             Some(Err(BadProviderId::Malformed(_))) => unusable.push(&*node.name),
-            // A Fargate node has no instance to register. A node of another cloud, or without an ID, is not an error.
-            Some(Ok(_) | Err(BadProviderId::Foreign(_))) | None => skipped.push(&*node.name),
+            None => waiting.push(&*node.name),
+            _ if node.provider_id_or_empty().is_empty() => waiting.push(&*node.name),
+            // A Fargate node has no instance to register. A node of another cloud is not an error.
+            Some(Ok(_) | Err(BadProviderId::Foreign(_))) => skipped.push(&*node.name),
         }
     }
     let summary = [
         (Severity::Warning, unusable, "their spec.providerID names no instance; correct it"),
+        (Severity::Info, waiting, "they have no spec.providerID yet"),
         (Severity::Info, skipped, "they are not EC2 instances of this cloud"),
     ];
     let findings = summary.into_iter().filter(|(_, nodes, _)| !nodes.is_empty()).map(|(severity, nodes, why)| {

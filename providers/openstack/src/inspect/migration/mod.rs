@@ -51,6 +51,9 @@ async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
         return vec![Check::good(CHECK, "", "[Route] router-id is not set: no routes are made")];
     };
     let subject = format!("router {router}");
+    if !openstack.makes_routes {
+        return vec![Check::good(CHECK, subject, "not checked: --configure-cloud-routes=false")];
+    }
     let routes = match openstack.client.router(router).await {
         Ok(found) => found.routes,
         Err(error) => return vec![unchecked(CHECK, subject, error)],

@@ -215,6 +215,11 @@ impl Pod {
         !self.args.contains("-cloud-node")
     }
 
+    /// Whether it assigns pod ranges to nodes.
+    pub(super) fn allocates(&self) -> bool {
+        self.args.contains("--allocate-node-cidrs=true")
+    }
+
     /// The program that a container runtime finds in the image.
     fn program(&self, image: &Path) -> PathBuf {
         let docker = file("Dockerfile");

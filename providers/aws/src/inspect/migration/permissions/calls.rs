@@ -18,6 +18,9 @@ const NOWHERE: &str = "192.0.2.0/24";
 /// A tag that no instance has.
 const NO_TAG: &str = "k8s.io/ccm-permission-check";
 
+const OF_FORWARDING: [&str; 2] = ["ModifyInstanceAttribute", "ModifyNetworkInterfaceAttribute"];
+const OF_ROUTES: [&str; 3] = ["CreateRoute", "ReplaceRoute", "DeleteRoute"];
+
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) answers: Vec<(Operation, Answer<()>)>,
@@ -40,13 +43,17 @@ pub(super) async fn make(aws: &Inspector, cluster: &str, read: Option<&NodeInsta
         groups.filter(|group| aws.settings.ownership.is_member(&group.tags)).filter(attached).collect();
     writes_to_groups(aws, &tagged, &mut calls).await;
     writes_to_instances(aws, &instances, &mut calls).await;
+    if !aws.makes_routes {
+        calls.skip(&OF_ROUTES, "--configure-cloud-routes=false");
+        return calls;
+    }
     let tables = routes::tables(&*aws.api, &aws.routes).await.unwrap_or_default();
     if let Ok(table) = routes::only_table(&tables, cluster, &aws.routes) {
         calls.routes = table.routes.iter().any(|route| route.instance.is_some());
         writes_to_routes(aws, table, &instances, &mut calls).await;
     } else {
         let why = "the cluster has no single route table, so no routes are created";
-        calls.skip(&["CreateRoute", "ReplaceRoute", "DeleteRoute"], why);
+        calls.skip(&OF_ROUTES, why);
     }
     calls
 }
@@ -199,6 +206,10 @@ async fn writes_to_instances(aws: &Inspector, instances: &[&Arc<Instance>], call
         }
         None => calls.skip(&["DeleteTags"], "no instance of a node carries the cluster's tag"),
     }
+    // Instances forward packets of pods only for routes.
+    if !aws.makes_routes {
+        return calls.skip(&OF_FORWARDING, "--configure-cloud-routes=false");
+    }
     // Only if the check is off already.
     let forwarding = instances.iter().filter(tagged).find_map(|instance| {
         let interface = instance.interfaces.iter().find(|interface| interface.source_dest_check == Some(false))?;
@@ -213,7 +224,7 @@ async fn writes_to_instances(aws: &Inspector, instances: &[&Arc<Instance>], call
             }
             calls.dry(aws, Ec2Write::ModifyNetworkInterfaceAttribute { interface }).await;
         }
-        None => calls.skip(&["ModifyInstanceAttribute", "ModifyNetworkInterfaceAttribute"], why),
+        None => calls.skip(&OF_FORWARDING, why),
     }
 }
 

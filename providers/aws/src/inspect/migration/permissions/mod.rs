@@ -18,7 +18,7 @@ use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
 use crate::permissions::{LOAD_BALANCER, NODE, OPTIONAL, ROUTE, balancer_writes, granted_by};
 
-const CHECK: &str = "permissions";
+pub(super) const CHECK: &str = "permissions";
 
 /// The result of a call about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,13 +52,20 @@ fn verdict(answer: &Answer<()>) -> Verdict {
     }
 }
 
+/// # Errors
+///
+/// AWS does not take the credentials, or there are none: every call fails in the same way.
 pub(super) async fn checks(
     aws: &Inspector,
     cluster: &str,
     claims: &Claims,
     read: Option<&NodeInstances>,
-) -> Vec<Check> {
+) -> Result<Vec<Check>, ApiError> {
     let calls = calls::make(aws, cluster, read).await;
+    let without = |(_, answer): &(_, Answer<()>)| matches!(answer, Err(error) if error.kind == ErrorKind::Credentials);
+    if let Some((_, Err(error))) = calls.answers.first().filter(|_| calls.answers.iter().all(without)) {
+        return Err(error.clone());
+    }
     let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
     for (operation, answer) in &calls.answers {
         let verdict = verdict(answer);
@@ -95,7 +102,7 @@ pub(super) async fn checks(
             .iter()
             .map(|(operation, why)| Check::good(CHECK, operation.permission(), format!("not checked: {why}"))),
     );
-    checks
+    Ok(checks)
 }
 
 fn rank(verdict: &Verdict) -> u8 {

@@ -277,7 +277,8 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_reported() {
         summary,
         [
             "Warning nodes: no traffic for bad: their spec.providerID names no instance; correct it",
-            "Info nodes: no traffic for fargate, foreign, new: they are not EC2 instances of this cloud",
+            "Info nodes: no traffic for new: they have no spec.providerID yet",
+            "Info nodes: no traffic for fargate, foreign: they are not EC2 instances of this cloud",
         ]
     );
     let Goal::Classic(classic) = desired.goal else { panic!() };
