@@ -119,8 +119,8 @@ keys! {
     "cloudProviderBackoffDuration" INTEGER, "5", "Without effect.";
     "cloudProviderBackoffExponent" NUMBER, "1.5", "Without effect.";
     "cloudProviderBackoffJitter" NUMBER, "1.0", "Without effect.";
-    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type.";
-    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0: only as many as the bucket holds.";
+    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type: `cloudProviderRateLimit` in them is its own switch, and the others default to those of all types.";
+    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0, here and in the next three, means the default.";
     "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
     "cloudProviderRateLimitQPSWrite" Rate(|r, v| r.qps_write = number(v)), "cloudProviderRateLimitQPS", "Writes per second.";
     "cloudProviderRateLimitBucketWrite" Rate(|r, v| r.bucket_write = number(v)), "cloudProviderRateLimitBucket", "Writes at once.";
