@@ -227,7 +227,7 @@ impl Config {
         if let Some(file) = given("AZURE_FEDERATED_TOKEN_FILE") {
             (identity.federated_file, identity.federated) = (file, true);
         }
-        if let Some(secret) = given("AZURE_CLIENT_SECRET").filter(|_| identity.secret.is_empty()) {
+        if let Some(secret) = given("AZURE_CLIENT_SECRET") {
             identity.secret = Secret(secret);
         }
     }

@@ -148,7 +148,7 @@ fn the_environment_wins_over_the_file() {
     let text = format!("{LEAST}tenantId: t1\naadClientId: c\naadClientSecret: file\n");
     let identity = Config::parse(&text, &environment).unwrap().0.identity;
     assert_eq!((&*identity.tenant, &*identity.client, &*identity.federated_file), ("t2", "c", "/token"));
-    assert!(identity.federated && identity.secret.0 == "file");
+    assert!(identity.federated && identity.secret.0 == "other");
 }
 
 #[test]
