@@ -346,19 +346,21 @@ impl Client {
             Err(error) if error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound => {
                 return Ok(State::Done);
             }
-            // The result of the write itself.
-            Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
-                let (status, code, message) = (error.status, error.code, error.message);
-                return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
-            }
             // Roles for the Go program lack the right: OpenShift's does. The object shows the end.
-            Err(error) if is_forbidden(&error) => {
+            Err(error)
+                if is_forbidden(&error) && (matches!(pending.watch, Watch::Operation(_)) || is_of_look(&error)) =>
+            {
                 self.0.unreadable.get_or_init(|| error);
                 let state = of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion);
                 if matches!(state, State::Running) {
                     self.0.looks.goes_on(pending, None);
                 }
                 return Ok(state);
+            }
+            // The result of the write itself.
+            Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
+                let (status, code, message) = (error.status, error.code, error.message);
+                return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
             }
             answer => answer?,
         };
@@ -502,6 +504,16 @@ fn is_passing(error: &ApiError) -> bool {
         error.kind,
         ErrorKind::NoAnswer | ErrorKind::NotSent | ErrorKind::Throttled { .. } | ErrorKind::Credentials
     )
+}
+
+/// Whether the request is one that Azure does not understand.
+pub(crate) fn is_invalid(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Invalid
+}
+
+/// Whether what is missing is a permission to read operations, and not one of the write.
+fn is_of_look(error: &ApiError) -> bool {
+    <Operation as call::Operation>::lacking(&error.message).is_some_and(|action| action.contains("/locations/"))
 }
 
 /// Whether a permission is missing.
