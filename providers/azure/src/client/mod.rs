@@ -161,10 +161,7 @@ impl Client {
         query: Query,
     ) -> Result<Option<Value>, ApiError> {
         let place = Place { group: id.group(), subscription: id.subscription() };
-        match self.read(operation, place, id.as_str(), query, object).await {
-            Err(error) if is_absent(&error) => Ok(None),
-            read => read.map(Some).map_err(inconclusive),
-        }
+        present(self.read(operation, place, id.as_str(), query, object).await)
     }
 
     /// Reads a document that is no object: `/subscriptions/…/providers/Microsoft.Compute`.
@@ -204,7 +201,7 @@ impl Client {
     ) -> Result<Option<Vec<Value>>, ApiError> {
         let kind = operation.resource.kind;
         let path = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/{kind}");
-        self.pages(operation, Place { group, subscription }, &path, query).await
+        present(self.pages(operation, Place { group, subscription }, &path, query).await)
     }
 
     /// Reads all objects of a kind in a subscription.
@@ -215,7 +212,7 @@ impl Client {
         query: Query,
     ) -> Result<Option<Vec<Value>>, ApiError> {
         let path = format!("/subscriptions/{subscription}/providers/{}", operation.resource.kind);
-        self.pages(operation, Place { group: "", subscription }, &path, query).await
+        present(self.pages(operation, Place { group: "", subscription }, &path, query).await)
     }
 
     /// Reads all objects of a kind inside another one; `None` if that does not exist.
@@ -225,6 +222,16 @@ impl Client {
         parent: &ArmId,
         query: Query,
     ) -> Result<Option<Vec<Value>>, ApiError> {
+        present(self.list_inside(operation, parent, query).await)
+    }
+
+    /// The same. That the other object, or its resource group, does not exist is an error ([`is_absent`]).
+    pub(crate) async fn list_inside(
+        &self,
+        operation: Operation,
+        parent: &ArmId,
+        query: Query,
+    ) -> Result<Vec<Value>, ApiError> {
         let path = format!("{parent}/{}", operation.resource.segment());
         let place = Place { group: parent.group(), subscription: parent.subscription() };
         self.pages(operation, place, &path, query).await
@@ -236,19 +243,16 @@ impl Client {
         place: Place<'_>,
         path: &str,
         query: Query,
-    ) -> Result<Option<Vec<Value>>, ApiError> {
+    ) -> Result<Vec<Value>, ApiError> {
         let first = self.message(operation, path, query);
-        let read = self.counted(operation, place, async {
+        self.counted(operation, place, async {
             let send = |next: Option<String>| {
                 let message = next.map_or_else(|| first.clone(), |url| Message { url, ..first.clone() });
                 async move { page(self.send(operation, place, &message).await?.json()?) }
             };
             self.caller(place.subscription).pages(operation, send, |page| page).await
-        });
-        match read.await {
-            Err(error) if is_absent(&error) => Ok(None),
-            read => read.map(Some).map_err(inconclusive),
-        }
+        })
+        .await
     }
 
     /// Sends a write. A deletion of what does not exist is done.
@@ -488,6 +492,14 @@ fn page(mut page: Value) -> Result<(Vec<Value>, Option<String>), Failure> {
 pub(crate) fn is_absent(error: &ApiError) -> bool {
     let is_code = || ABSENT_CODES.iter().any(|code| same(code, &error.code));
     error.kind == ErrorKind::Refused && error.status == Some(StatusCode::NOT_FOUND.as_u16()) && is_code()
+}
+
+/// What was read; `None` if it does not exist.
+pub(crate) fn present<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match read {
+        Err(error) if is_absent(&error) => Ok(None),
+        read => read.map(Some).map_err(inconclusive),
+    }
 }
 
 /// Any other 404 says nothing about the object.
