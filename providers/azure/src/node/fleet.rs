@@ -258,7 +258,7 @@ impl Fleet {
     }
 
     /// The states of the instances of a uniform scale set, or of all other machines of the subscription of a group; `None`
-    /// if the identity may not read them.
+    /// if Azure refuses to list them.
     pub(crate) async fn states(
         &self,
         holder: &Holder,
@@ -345,6 +345,8 @@ impl Reader {
         };
         let listed = match listed {
             Err(error) if is_forbidden(&error) => return Ok(None),
+            // The API version of Azure Stack has no such parameter.
+            Err(error) if is_invalid(&error) && matches!(holder, Holder::Group(..)) => return Ok(None),
             listed => listed?.unwrap_or_default(),
         };
         let state = |object: &Value| {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_cloudsim::azure::options::StatusOnly;
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{
@@ -166,31 +167,41 @@ async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_comput
 
 #[tokio::test]
 async fn a_new_member_of_an_availability_set_has_its_fault_domain() {
-    let bed = Bed::start(Options::default());
-    let machine = |name, group, fault_domain| {
-        let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
-        let seed = MachineSeed {
-            name,
-            group,
-            subnet: &subnet,
-            availability_set: "as",
-            fault_domain,
-            ..MachineSeed::default()
+    for status_only in [StatusOnly::View, StatusOnly::WithoutDomain, StatusOnly::Refused] {
+        let bed = Bed::start(Options { status_only, ..Options::default() });
+        let machine = |name, group, fault_domain| {
+            let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+            let seed = MachineSeed {
+                name,
+                group,
+                subnet: &subnet,
+                availability_set: "as",
+                fault_domain,
+                ..MachineSeed::default()
+            };
+            bed.cloud.world(|world| world.machine(&seed))
         };
-        bed.cloud.world(|world| world.machine(&seed));
-    };
-    machine("a", "rg", 0);
-    let provider = bed.process("").await;
-    let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
-    assert_eq!(zone(node("a", "")).await, "0");
-    machine("b", "rg", 1);
-    pass(10).await;
-    assert_eq!(zone(node("b", "")).await, "1");
-    // The list of its group is newer than that of the states.
-    machine("c", "other", 2);
-    let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
-    assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
-    bed.is_clean();
+        let a = machine("a", "rg", 0);
+        let provider = bed.process("").await;
+        let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
+        assert_eq!(zone(node("a", "")).await, "0");
+        machine("b", "rg", 1);
+        pass(10).await;
+        let mark = bed.cloud.mark();
+        assert_eq!(zone(node("b", "")).await, "1", "{status_only:?}");
+        let alone = bed.calls(mark).iter().filter(|call| *call == "virtualMachines.get").count();
+        assert_eq!(alone, usize::from(status_only != StatusOnly::View), "{status_only:?}");
+        // The list of its group is newer than that of the states.
+        machine("c", "other", 2);
+        let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
+        assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
+        // The power state needs no fault domain.
+        let mark = bed.cloud.mark();
+        look_up(&provider, &[node("a", &format!("azure://{a}"))], Aspects::LIFECYCLE).await;
+        let alone = bed.calls(mark).iter().filter(|call| *call == "virtualMachines.get").count();
+        assert_eq!(alone, usize::from(status_only == StatusOnly::Refused), "{status_only:?}");
+        bed.is_clean();
+    }
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ impl NodeCloud for AzureNodes {
                 machine.state.is_none() && (needs_power || aspects.metadata && self.needs_domain(machine))
             };
             let asked: Vec<&Arc<Machine>> = machines.iter().copied().filter(is_needed).collect();
-            details.states = self.states(&asked).await;
+            details.states = self.states(&asked, aspects.metadata).await;
         }
         if aspects.addresses || aspects.metadata {
             self.network(&machines, &mut details).await;
@@ -181,8 +181,9 @@ impl AzureNodes {
     }
 
     /// The states of machines that were listed without them: from the list of their subscription or scale set. Those of
-    /// machines outside of uniform scale sets from these alone, if the right for the list is missing or they are newer.
-    async fn states(&self, machines: &[&Arc<Machine>]) -> BTreeMap<ArmId, Result<State, ApiError>> {
+    /// machines outside of uniform scale sets from these alone, if Azure refuses the list, they are newer, or it lacks a
+    /// fault domain that is needed: it is documented to have the power states.
+    async fn states(&self, machines: &[&Arc<Machine>], with_domain: bool) -> BTreeMap<ArmId, Result<State, ApiError>> {
         let mut states = BTreeMap::new();
         let mut alone = Vec::new();
         let mut by_holder = BTreeMap::<Holder, Vec<&Arc<Machine>>>::new();
@@ -201,10 +202,14 @@ impl AzureNodes {
             let listed = whole(|age, not_before| self.fleet.states(&holder, age, not_before), age, lacks).await;
             for machine in own {
                 let state = listed.as_ref().map(|list| Option::as_ref(&list.value)?.get(&machine.id));
+                let lacks_domain =
+                    |state: &State| with_domain && state.fault_domain.is_none() && self.needs_domain(machine);
                 match state {
-                    Ok(Some(state)) => drop(states.insert(machine.id.clone(), Ok(state.clone()))),
+                    Ok(Some(state)) if machine.is_uniform() || !lacks_domain(state) => {
+                        states.insert(machine.id.clone(), Ok(state.clone()));
+                    }
                     Ok(None) if machine.is_uniform() => {}
-                    Ok(None) => alone.push(machine),
+                    Ok(Some(_) | None) => alone.push(machine),
                     Err(error) => drop(states.insert(machine.id.clone(), Err(error.clone()))),
                 }
             }
