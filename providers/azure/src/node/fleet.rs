@@ -222,7 +222,7 @@ impl Fleet {
         }))
     }
 
-    /// The scale sets of a resource group. A group that does not exist has none.
+    /// The scale sets of a resource group. Another group than that of the cluster has none if it does not exist.
     pub(crate) async fn sets(&self, group: &Holder, age: Duration) -> Result<Stamped<Vec<ScaleSet>>, ApiError> {
         self.0.sets.get(&self.0.reader, group, age, None).await
     }
@@ -279,6 +279,9 @@ impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
         let sets = self.client.list(VMSS_LIST, subscription, group, Query::default()).await?;
+        if sets.is_none() && holder == self.own {
+            return Err(no_group(VMSS_LIST));
+        }
         Ok(sets.unwrap_or_default().iter().filter_map(ScaleSet::read).collect())
     }
 

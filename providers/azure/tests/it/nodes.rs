@@ -363,6 +363,13 @@ async fn the_group_of_the_cluster_is_never_gone() {
         bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
         pass(30).await;
     }
+    let named = self::node("pool000000", "");
+    assert!(matches!(one(&provider, &named).await, Lookup::Found(_)));
+    let fault = Fault::Code { status: 404, code: "ResourceGroupNotFound".to_owned(), message: String::new() };
+    bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSets.list"));
+    pass(700).await;
+    let error = unknown(&one(&provider, &named).await);
+    assert!(error.contains("check resourceGroup and subscriptionId"), "{error}");
     let elsewhere = set.replace("/rg/", "/away/");
     let gone = self::node("n", &format!("azure://{elsewhere}/virtualMachines/0"));
     assert!(is_unlisted(&one(&provider, &gone).await), "another group may be");
