@@ -1,6 +1,7 @@
 //! The provider's configuration at run time: detects a change and builds a provider from it.
 //!
-//! An unusable configuration is reported once and changes nothing.
+//! An unusable configuration is reported once for each reason and changes nothing. It is tried again: the login may not
+//! know a new secret yet, or the cloud may not answer.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A configuration that cannot be read for this time is reported. A shorter interruption of the API server or a file
 /// that is being replaced is no change.
 const UNREADABLE: Duration = Duration::from_secs(300);
+/// The pause before a configuration that could not be used is tried again; it doubles up to the longest. One with which
+/// the controllers could not be started stops them at each attempt, so the longest is its first.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// The time limit for the factory.
 const BUILD: Duration = Duration::from_secs(60);
 
@@ -46,14 +51,21 @@ pub(super) struct Reload {
     in_use: Option<CloudConfig>,
     /// The configuration to restore if the controllers cannot be started with `in_use`.
     previous: Option<Option<CloudConfig>>,
-    /// The last rejected configuration, so that it is reported once.
-    refused: Option<Read>,
+    refused: Option<Refused>,
     /// The time since which the configuration cannot be read.
     unreadable_since: Option<Instant>,
     events: Arc<dyn EventSink>,
     /// The Lease, where users look for events of this program.
     subject: Option<Subject>,
     metrics: Arc<ReloadMetrics>,
+}
+
+/// The last rejected configuration.
+struct Refused {
+    what: Read,
+    why: String,
+    pause: Duration,
+    since: Instant,
 }
 
 /// A configuration, or the reason why it cannot be read.
@@ -95,7 +107,8 @@ impl Reload {
             {
                 continue;
             }
-            if self.refused.as_ref().is_some_and(|refused| is_same(refused, &seen)) {
+            let known = self.refused.as_ref().filter(|refused| is_same(&refused.what, &seen));
+            if known.is_some_and(|refused| refused.what.is_err() || refused.since.elapsed() < refused.pause) {
                 continue;
             }
             tokio::time::sleep(SETTLE).await;
@@ -105,7 +118,7 @@ impl Reload {
             match seen {
                 Ok(config) => match self.build(config.clone()).await {
                     Ok(loaded) => return loaded,
-                    Err(failure) => self.refuse(config, &failure.message),
+                    Err(failure) => self.refuse(config, failure.message, FIRST_PAUSE),
                 },
                 Err(error) => self.cannot_read(error),
             }
@@ -161,14 +174,21 @@ impl Reload {
     pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
         let Some(previous) = self.previous.take() else { return Err(failure) };
         let refused = std::mem::replace(&mut self.in_use, previous.clone());
-        self.refuse(refused, &failure.message);
+        self.refuse(refused, failure.message, LONGEST_PAUSE);
         self.build(previous).await
     }
 
-    fn refuse(&mut self, what: Option<CloudConfig>, why: &str) {
-        self.metrics.changes.with_label_values(&["refused"]).inc();
+    fn refuse(&mut self, what: Option<CloudConfig>, why: String, pause: Duration) {
+        let what = Ok(what);
+        let before = self.refused.take().filter(|before| is_same(&before.what, &what));
+        if before.is_none() {
+            self.metrics.changes.with_label_values(&["refused"]).inc();
+        }
         let text = format!("the changed cloud configuration cannot be used, the previous one stays in use: {why}");
-        self.report(Ok(what), "CloudConfigRefused", &text);
+        let is_news = before.as_ref().is_none_or(|before| before.why != why);
+        let pause = before.map_or(pause, |before| before.pause * 2).min(LONGEST_PAUSE);
+        self.refused = Some(Refused { what, why, pause, since: Instant::now() });
+        self.report("CloudConfigRefused", &text, is_news);
     }
 
     fn cannot_read(&mut self, why: String) {
@@ -176,14 +196,17 @@ impl Reload {
         let text = format!(
             "the cloud configuration cannot be read for {minutes} minutes, the one that was read last stays in use: {why}"
         );
-        self.report(Err(why), "CloudConfigUnreadable", &text);
+        let what = Err(why.clone());
+        self.refused = Some(Refused { what, why, pause: Duration::ZERO, since: Instant::now() });
+        self.report("CloudConfigUnreadable", &text, true);
     }
 
-    fn report(&mut self, what: Read, reason: &str, text: &str) {
-        self.refused = Some(what);
+    fn report(&self, reason: &str, text: &str, is_news: bool) {
         self.metrics.refused.set(1);
         tracing::error!("{text}");
-        self.event(EventType::Warning, reason, text);
+        if is_news {
+            self.event(EventType::Warning, reason, text);
+        }
     }
 
     fn origin(&self) -> String {

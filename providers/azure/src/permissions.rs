@@ -9,6 +9,7 @@ use ccm_kit::call;
 use serde_json::{Value, json};
 
 use crate::client::operation::*;
+use crate::start::config::Config;
 
 /// A custom role.
 #[derive(Debug)]
@@ -128,6 +129,24 @@ impl Role {
     pub(crate) fn actions(&self) -> BTreeSet<String> {
         let own = self.operations.iter().map(call::Operation::permission);
         own.chain(self.besides.iter().map(|action| (*action).to_owned())).collect()
+    }
+
+    /// The subscription and the resource group of the objects of an action, lower-cased.
+    pub(crate) fn place(&self, config: &Config, action: &str) -> (String, String) {
+        let (machines, network) = (&config.identity.subscription, &config.identity.network_subscription);
+        let kind = action.strip_prefix("Microsoft.Network/").and_then(|rest| rest.split('/').next());
+        let (subscription, group) = match kind.filter(|_| self.name != "node") {
+            None | Some("networkInterfaces") => (machines, &config.resource_group),
+            Some("routeTables") => (network, &config.route_table_resource_group),
+            Some("networkSecurityGroups" | "applicationSecurityGroups") => {
+                (network, &config.security_group_resource_group)
+            }
+            Some("virtualNetworks") => (network, &config.vnet_resource_group),
+            Some("loadBalancers") => (network, &config.balancing.resource_group),
+            Some("privateLinkServices") => (network, &config.balancing.private_link_resource_group),
+            Some(_) => (network, &config.resource_group),
+        };
+        (subscription.to_ascii_lowercase(), group.to_ascii_lowercase())
     }
 
     /// The role as `az role definition create` takes it.

@@ -34,7 +34,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::{Ages, Env, Several};
 use crate::loadbalancer::selector::Selector;
 use crate::loadbalancer::tags::Tags;
-use crate::node::fleet::Fleet;
+use crate::node::fleet::{Fleet, Holder};
 use crate::node::instances::{self, AzureInstances};
 use crate::node::zones::Zones;
 use crate::routes::{self, AzureRoutes};
@@ -199,7 +199,8 @@ impl Azure {
     fn new(shared: Shared, env: Env, cluster_cidrs: Vec<IpNet>, makes_routes: bool, findings: Vec<Finding>) -> Self {
         let (client, cluster, config) = (shared.client.clone(), shared.cluster.clone(), &shared.config);
         let settings = instances::Settings::of(config, shared.cloud.is_stack);
-        let fleet = Fleet::new(client.clone(), config.without_instance_view);
+        let own = Holder::group(&config.identity.subscription, &config.resource_group);
+        let fleet = Fleet::new(client.clone(), own, config.without_instance_view);
         let instances = Arc::new(instances::instances(settings, client.clone(), fleet, cluster));
         let routes = routes(&shared, cluster_cidrs).map(Arc::new);
         let balancers = Balancers::new(client.clone(), shared.cluster.clone(), shared.zones.clone(), env);

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The rate of calls of a type of objects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rate {
-    /// Calls per second. 0: only the calls of the bucket, ever.
+    /// More than 0.
     pub(crate) per_second: f64,
     pub(crate) bucket: f64,
 }
@@ -71,7 +71,7 @@ impl Bucket {
         self.tokens = (self.tokens + passed * self.rate.per_second).min(self.rate.bucket.max(1.0));
         self.filled = now;
         let missing = 1.0 - self.tokens;
-        if missing > 0.0 && missing > self.rate.per_second * LONGEST.as_secs_f64() {
+        if missing > self.rate.per_second * LONGEST.as_secs_f64() {
             return Turn::Never;
         }
         self.tokens -= 1.0;
@@ -106,10 +106,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rate_of_zero_is_a_cap() {
-        let limits = limits(0.0, 1.0);
+    async fn no_call_waits_longer_than_a_minute() {
+        let limits = limits(0.01, 1.0);
         assert_eq!(limits.take("loadBalancer", true), Turn::Now);
-        tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(limits.take("loadBalancer", true), Turn::Never);
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(limits.take("loadBalancer", true), Turn::Now);
     }
 }

@@ -161,10 +161,7 @@ impl Client {
         query: Query,
     ) -> Result<Option<Value>, ApiError> {
         let place = Place { group: id.group(), subscription: id.subscription() };
-        match self.read(operation, place, id.as_str(), query, object).await {
-            Err(error) if is_absent(&error) => Ok(None),
-            read => read.map(Some).map_err(inconclusive),
-        }
+        present(self.read(operation, place, id.as_str(), query, object).await)
     }
 
     /// Reads a document that is no object: `/subscriptions/…/providers/Microsoft.Compute`.
@@ -204,7 +201,7 @@ impl Client {
     ) -> Result<Option<Vec<Value>>, ApiError> {
         let kind = operation.resource.kind;
         let path = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/{kind}");
-        self.pages(operation, Place { group, subscription }, &path, query).await
+        present(self.pages(operation, Place { group, subscription }, &path, query).await)
     }
 
     /// Reads all objects of a kind in a subscription.
@@ -215,7 +212,7 @@ impl Client {
         query: Query,
     ) -> Result<Option<Vec<Value>>, ApiError> {
         let path = format!("/subscriptions/{subscription}/providers/{}", operation.resource.kind);
-        self.pages(operation, Place { group: "", subscription }, &path, query).await
+        present(self.pages(operation, Place { group: "", subscription }, &path, query).await)
     }
 
     /// Reads all objects of a kind inside another one; `None` if that does not exist.
@@ -225,6 +222,16 @@ impl Client {
         parent: &ArmId,
         query: Query,
     ) -> Result<Option<Vec<Value>>, ApiError> {
+        present(self.list_inside(operation, parent, query).await)
+    }
+
+    /// The same. That the other object, or its resource group, does not exist is an error ([`is_absent`]).
+    pub(crate) async fn list_inside(
+        &self,
+        operation: Operation,
+        parent: &ArmId,
+        query: Query,
+    ) -> Result<Vec<Value>, ApiError> {
         let path = format!("{parent}/{}", operation.resource.segment());
         let place = Place { group: parent.group(), subscription: parent.subscription() };
         self.pages(operation, place, &path, query).await
@@ -236,19 +243,16 @@ impl Client {
         place: Place<'_>,
         path: &str,
         query: Query,
-    ) -> Result<Option<Vec<Value>>, ApiError> {
+    ) -> Result<Vec<Value>, ApiError> {
         let first = self.message(operation, path, query);
-        let read = self.counted(operation, place, async {
+        self.counted(operation, place, async {
             let send = |next: Option<String>| {
                 let message = next.map_or_else(|| first.clone(), |url| Message { url, ..first.clone() });
                 async move { page(self.send(operation, place, &message).await?.json()?) }
             };
             self.caller(place.subscription).pages(operation, send, |page| page).await
-        });
-        match read.await {
-            Err(error) if is_absent(&error) => Ok(None),
-            read => read.map(Some).map_err(inconclusive),
-        }
+        })
+        .await
     }
 
     /// Sends a write. A deletion of what does not exist is done.
@@ -346,19 +350,21 @@ impl Client {
             Err(error) if error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound => {
                 return Ok(State::Done);
             }
-            // The result of the write itself.
-            Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
-                let (status, code, message) = (error.status, error.code, error.message);
-                return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
-            }
             // Roles for the Go program lack the right: OpenShift's does. The object shows the end.
-            Err(error) if is_forbidden(&error) => {
+            Err(error)
+                if is_forbidden(&error) && (matches!(pending.watch, Watch::Operation(_)) || is_of_look(&error)) =>
+            {
                 self.0.unreadable.get_or_init(|| error);
                 let state = of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion);
                 if matches!(state, State::Running) {
                     self.0.looks.goes_on(pending, None);
                 }
                 return Ok(state);
+            }
+            // The result of the write itself.
+            Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
+                let (status, code, message) = (error.status, error.code, error.message);
+                return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
             }
             answer => answer?,
         };
@@ -488,6 +494,14 @@ pub(crate) fn is_absent(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.status == Some(StatusCode::NOT_FOUND.as_u16()) && is_code()
 }
 
+/// What was read; `None` if it does not exist.
+pub(crate) fn present<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match read {
+        Err(error) if is_absent(&error) => Ok(None),
+        read => read.map(Some).map_err(inconclusive),
+    }
+}
+
 /// Any other 404 says nothing about the object.
 fn inconclusive(error: ApiError) -> ApiError {
     match error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound {
@@ -502,6 +516,16 @@ fn is_passing(error: &ApiError) -> bool {
         error.kind,
         ErrorKind::NoAnswer | ErrorKind::NotSent | ErrorKind::Throttled { .. } | ErrorKind::Credentials
     )
+}
+
+/// Whether the request is one that Azure does not understand.
+pub(crate) fn is_invalid(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Invalid
+}
+
+/// Whether what is missing is a permission to read operations, and not one of the write.
+fn is_of_look(error: &ApiError) -> bool {
+    <Operation as call::Operation>::lacking(&error.message).is_some_and(|action| action.contains("/locations/"))
 }
 
 /// Whether a permission is missing.

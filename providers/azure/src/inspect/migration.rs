@@ -1,10 +1,13 @@
 //! `ccm migrate-check`: configuration, permissions, nodes, and the Services with their health probes.
 
+use std::collections::BTreeMap;
+
 use ccm_kit::http::Query;
 use ccm_kit::inspect::migration::{configuration, nodes, services};
 use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _};
 
 use super::{Inspector, unchecked};
+use crate::client::id::same;
 use crate::client::is_forbidden;
 use crate::client::operation::{PERMISSIONS_LIST, VM_LIST};
 use crate::loadbalancer::wanted::ports::probes_without_path;
@@ -26,34 +29,54 @@ pub(super) async fn checks(azure: &Inspector, cluster: &str, claims: &Claims) ->
     checks
 }
 
-/// The actions of each role that the identity lacks in the resource group of the cluster: an error if work that is there
-/// fails without them.
+/// The actions of each role that the identity lacks in the resource groups of their objects: an error if work that is
+/// there fails without them.
 async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
     let config = &azure.shared.config;
-    let (subscription, group) = (&config.identity.subscription, &config.resource_group);
-    let subject = format!("resource group {group}");
-    let listed = azure.shared.client.list(PERMISSIONS_LIST, subscription, group, Query::default()).await;
-    let granted = match listed {
-        Ok(granted) => granted.unwrap_or_default(),
-        Err(error) => return vec![unchecked(PERMISSIONS, subject, error)],
-    };
     let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
-    let of_role = |role: &Role| {
+    let mut checks = Vec::new();
+    let mut granted = BTreeMap::new();
+    for role in &ROLES {
         if role.is_of_routes() && !azure.makes_routes {
             let text = format!("not checked for {}: --configure-cloud-routes=false", role.purpose);
-            return Check::good(PERMISSIONS, subject.clone(), text);
+            checks.push(Check::good(PERMISSIONS, format!("resource group {}", config.resource_group), text));
+            continue;
         }
-        let missing: Vec<String> = role.actions().into_iter().filter(|action| !is_granted(&granted, action)).collect();
-        let purpose = role.purpose;
-        let text = format!("missing for {purpose}: {}", missing.join(", "));
-        let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
-        match role.is_needed(has_services, azure.routes.is_some()) {
-            _ if missing.is_empty() => Check::good(PERMISSIONS, subject.clone(), format!("granted for {purpose}")),
-            true => Check::error(PERMISSIONS, subject.clone(), text, fix),
-            false => Check::warning(PERMISSIONS, subject.clone(), format!("{text}; nothing seen here needs it"), fix),
+        let mut places = BTreeMap::<_, Vec<String>>::new();
+        for action in role.actions() {
+            places.entry(role.place(config, &action)).or_default().push(action);
         }
-    };
-    ROLES.iter().map(of_role).collect()
+        for ((subscription, group), actions) in places {
+            let subject = match same(&subscription, &config.identity.subscription) {
+                true => format!("resource group {group}"),
+                false => format!("resource group {group} of subscription {subscription}"),
+            };
+            let place = (subscription, group);
+            if !granted.contains_key(&place) {
+                let (subscription, group) = &place;
+                let listed = azure.shared.client.list(PERMISSIONS_LIST, subscription, group, Query::default()).await;
+                let listed = listed.map_err(|error| checks.push(unchecked(PERMISSIONS, subject.clone(), error)));
+                granted.insert(place.clone(), listed.map(Option::unwrap_or_default).ok());
+            }
+            if let Some(Some(granted)) = granted.get(&place) {
+                let is_needed = role.is_needed(has_services, azure.routes.is_some());
+                let missing = actions.into_iter().filter(|action| !is_granted(granted, action)).collect();
+                checks.push(of_role(role, subject, missing, is_needed));
+            }
+        }
+    }
+    checks
+}
+
+fn of_role(role: &Role, subject: String, missing: Vec<String>, is_needed: bool) -> Check {
+    let purpose = role.purpose;
+    let text = format!("missing for {purpose}: {}", missing.join(", "));
+    let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
+    match is_needed {
+        _ if missing.is_empty() => Check::good(PERMISSIONS, subject, format!("granted for {purpose}")),
+        true => Check::error(PERMISSIONS, subject, text, fix),
+        false => Check::warning(PERMISSIONS, subject, format!("{text}; nothing seen here needs it"), fix),
+    }
 }
 
 /// The optional right on the subscription.

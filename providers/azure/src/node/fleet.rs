@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::call::ErrorKind;
 use ccm_kit::http::Query;
 use ccm_kit::{Cached, Interrupted, Stamped, lock};
 use futures::FutureExt;
@@ -16,12 +17,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::machine::{Interface, Machine, ScaleSet, State};
-use crate::client::id::ArmId;
+use crate::client::id::{ArmId, same};
 use crate::client::operation::{
-    NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST, VMSS_VM_LIST,
+    GROUP_ABSENT, NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST,
+    VMSS_VM_LIST,
 };
 use crate::client::view::{id, text};
-use crate::client::{ApiError, Client, is_forbidden};
+use crate::client::{ApiError, Client, is_absent, is_forbidden, is_invalid, present};
 use crate::start::config::Config;
 
 /// A resource group, or a scale set: what holds machines and their network objects.
@@ -35,6 +37,10 @@ pub(crate) enum Holder {
 impl Holder {
     pub(crate) fn group(subscription: &str, name: &str) -> Self {
         Self::Group(subscription.to_ascii_lowercase(), name.to_ascii_lowercase())
+    }
+
+    pub(crate) fn is_group(&self) -> bool {
+        matches!(self, Self::Group(..))
     }
 
     /// The holder of a machine.
@@ -152,6 +158,8 @@ impl<V: Send + Sync + 'static> Lists<V> {
 #[derive(Debug, Clone)]
 struct Reader {
     client: Client,
+    /// The resource group of the cluster. It exists, whatever Azure says: Resource Manager has denied it by mistake.
+    own: Holder,
     without_view: bool,
 }
 
@@ -202,9 +210,10 @@ struct Inner {
 }
 
 impl Fleet {
-    pub(crate) fn new(client: Client, without_view: bool) -> Self {
+    /// `own`: the resource group of the cluster.
+    pub(crate) fn new(client: Client, own: Holder, without_view: bool) -> Self {
         Self(Arc::new(Inner {
-            reader: Reader { client, without_view },
+            reader: Reader { client, own, without_view },
             sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
             machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
             interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
@@ -213,7 +222,7 @@ impl Fleet {
         }))
     }
 
-    /// The scale sets of a resource group. A group that does not exist has none.
+    /// The scale sets of a resource group. Another group than that of the cluster has none if it does not exist.
     pub(crate) async fn sets(&self, group: &Holder, age: Duration) -> Result<Stamped<Vec<ScaleSet>>, ApiError> {
         self.0.sets.get(&self.0.reader, group, age, None).await
     }
@@ -221,6 +230,11 @@ impl Fleet {
     /// The machines of a holder.
     pub(crate) async fn machines(&self, holder: &Holder, age: Duration) -> Result<Stamped<Listed<Machines>>, ApiError> {
         self.0.machines.get(&self.0.reader, holder, age, None).await
+    }
+
+    /// When the last read of a holder's machines began.
+    pub(crate) fn machines_read(&self, holder: &Holder) -> Option<Instant> {
+        self.0.machines.of(&self.0.reader, holder).last().map(|listed| listed.began)
     }
 
     /// The network interfaces of a holder.
@@ -244,7 +258,7 @@ impl Fleet {
     }
 
     /// The states of the instances of a uniform scale set, or of all other machines of the subscription of a group; `None`
-    /// if the identity may not read them.
+    /// if Azure refuses to list them.
     pub(crate) async fn states(
         &self,
         holder: &Holder,
@@ -265,21 +279,37 @@ impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
         let sets = self.client.list(VMSS_LIST, subscription, group, Query::default()).await?;
+        if sets.is_none() && holder == self.own {
+            return Err(no_group(VMSS_LIST));
+        }
         Ok(sets.unwrap_or_default().iter().filter_map(ScaleSet::read).collect())
     }
 
     async fn machines(self, holder: Holder) -> Result<Listed<Machines>, ApiError> {
         let listed = match &holder {
             Holder::Group(subscription, group) => {
-                self.client.list(VM_LIST, subscription, group, Query::default()).await?
+                let listed = self.client.list(VM_LIST, subscription, group, Query::default()).await?;
+                if listed.is_none() && holder == self.own {
+                    return Err(no_group(VM_LIST));
+                }
+                listed
             }
             Holder::ScaleSet(set) => {
                 let query = Query::default();
                 let query = if self.without_view { query } else { query.with("$expand", "instanceView") };
-                self.client.list_in(VMSS_VM_LIST, set, query).await?
+                match self.client.list_inside(VMSS_VM_LIST, set, query).await {
+                    Err(error) if is_absent(&error) && same(&error.code, GROUP_ABSENT) && self.is_own(set) => {
+                        return Err(no_group(VMSS_VM_LIST));
+                    }
+                    listed => present(listed)?,
+                }
             }
         };
         Ok(listed.map(|machines| Machines::new(machines.iter().filter_map(Machine::read).collect())))
+    }
+
+    fn is_own(&self, set: &ArmId) -> bool {
+        Holder::group(set.subscription(), set.group()) == self.own
     }
 
     async fn network(&self, holder: &Holder, of_group: Operation, of_set: Operation) -> Result<Vec<Value>, ApiError> {
@@ -318,6 +348,8 @@ impl Reader {
         };
         let listed = match listed {
             Err(error) if is_forbidden(&error) => return Ok(None),
+            // The API version of Azure Stack has no such parameter.
+            Err(error) if is_invalid(&error) && matches!(holder, Holder::Group(..)) => return Ok(None),
             listed => listed?.unwrap_or_default(),
         };
         let state = |object: &Value| {
@@ -326,6 +358,11 @@ impl Reader {
         };
         Ok(Some(listed.iter().filter_map(state).collect()))
     }
+}
+
+fn no_group(operation: Operation) -> ApiError {
+    let why = "the resource group of the cluster is not found: check resourceGroup and subscriptionId";
+    ApiError::of_kind(operation, ErrorKind::Incomplete, why)
 }
 
 #[cfg(test)]

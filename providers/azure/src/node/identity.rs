@@ -5,6 +5,7 @@
 use std::fmt;
 
 use ccm_provider::Node;
+use jiff::Timestamp;
 
 use crate::client::id::{ArmId, same};
 use crate::client::operation::{VM, VMSS_VM};
@@ -42,7 +43,14 @@ impl fmt::Display for Foreign {
 
 /// How the machine of a node is found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
+pub(crate) struct Wanted {
+    pub(crate) key: Key,
+    /// When the Node was created. An earlier list may show a machine that had the name, and so the ID, before.
+    pub(crate) created: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
     Machine(ArmId),
     /// By its name, in the resource group of its label; `None`: that of the cluster. Both lower-cased.
     Name {
@@ -56,13 +64,14 @@ pub(crate) fn wanted(node: &Node) -> Result<Wanted, Foreign> {
     if is_unmanaged(node) {
         return Err(Foreign::Other);
     }
-    match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
-        Some(id) => machine_of(id).map(Wanted::Machine),
+    let key = match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+        Some(id) => Key::Machine(machine_of(id)?),
         None => {
             let group = group_label(node).map(str::to_ascii_lowercase);
-            Ok(Wanted::Name { name: node.name.to_ascii_lowercase(), group })
+            Key::Name { name: node.name.to_ascii_lowercase(), group }
         }
-    }
+    };
+    Ok(Wanted { key, created: node.created })
 }
 
 /// Whether another program manages the node.
@@ -168,7 +177,10 @@ mod tests {
 
     #[test]
     fn a_node_without_a_provider_id_is_found_by_name_in_its_group() {
-        let name = |group: Option<&str>| Wanted::Name { name: "node-a".to_owned(), group: group.map(str::to_owned) };
+        let name = |group: Option<&str>| Wanted {
+            key: Key::Name { name: "node-a".to_owned(), group: group.map(str::to_owned) },
+            created: None,
+        };
         assert_eq!(wanted(&node("", &[])), Ok(name(None)));
         assert_eq!(wanted(&node("", &[(GROUP_LABEL, "Other")])), Ok(name(Some("other"))));
     }

@@ -5,16 +5,17 @@
 //! that), and the changes of one reconcile are one write ([`table`]).
 //!
 //! A route belongs to a node by its name, `node____<range>` or the node's name alone, or by its hop. Others are never
-//! changed.
+//! changed. A write adds the range to names that lack it: then a route is known without its node.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
-use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes, lock};
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, Scope, address};
 use futures::FutureExt;
@@ -141,6 +142,8 @@ pub(crate) struct AzureTable {
     cluster: Cluster,
     tables: Cached<Option<Value>, ApiError>,
     writes: Batcher<Writer>,
+    /// The routes with the name of a node alone, lower-cased. They stay those of their node when it is gone.
+    named: Mutex<BTreeSet<String>>,
 }
 
 /// A route as written.
@@ -181,9 +184,10 @@ impl AzureTable {
         let limits = Limits { deadline: WRITE_DEADLINE, ..Limits::of(AT_ONCE) };
         Self {
             cluster_cidrs: settings.cluster_cidrs.clone().into(),
-            cluster,
             tables: Cached::new(read, interrupted),
-            writes: Batcher::new(Writer::new(settings, client.clone()), limits),
+            writes: Batcher::new(Writer::new(settings, client.clone(), cluster.clone()), limits),
+            cluster,
+            named: Mutex::default(),
         }
     }
 
@@ -235,11 +239,13 @@ impl RouteTable for AzureTable {
     ) -> Result<Table<Self::Id, IpAddr>, ProviderError> {
         let table = self.tables.get(max_age, not_before).await?;
         let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-        let names: std::collections::BTreeSet<String> =
-            nodes.iter().map(|node| node.name.to_ascii_lowercase()).collect();
-        let hops: std::collections::BTreeSet<IpAddr> = nodes.iter().flat_map(|node| internal_addresses(node)).collect();
-        let is_node = |name: &str, hop: &IpAddr| names.contains(&name.to_ascii_lowercase()) || hops.contains(hop);
+        let hops: BTreeSet<IpAddr> = nodes.iter().flat_map(|node| internal_addresses(node)).collect();
         let routes = table.value.as_ref().as_ref().map(|table| list(table, "/properties/routes")).unwrap_or_default();
+        let present: BTreeSet<String> = routes.iter().map(|route| text(route, "/name").to_ascii_lowercase()).collect();
+        let mut named = lock(&self.named);
+        named.extend(nodes.iter().map(|node| node.name.to_ascii_lowercase()));
+        named.retain(|name| present.contains(name));
+        let is_node = |name: &str, hop: &IpAddr| named.contains(&name.to_ascii_lowercase()) || hops.contains(hop);
         let entries = routes.iter().filter_map(|route| entry(route, is_node)).collect();
         Ok(Table { id: self.cluster_cidrs.clone(), entries })
     }

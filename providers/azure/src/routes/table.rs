@@ -5,12 +5,12 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use ccm_kit::call::Meaning;
-use ccm_kit::{Bulk, Interrupted, lock};
-use ccm_provider::ProviderError;
+use ccm_kit::{Bulk, Cluster, Interrupted, lock};
 use ccm_provider::deadline::WRITE_DEADLINE;
+use ccm_provider::{NodeReader, NodeRef, ProviderError, address};
 use serde_json::{Value, json};
 
-use super::{APPLIANCE, Settings, Wanted};
+use super::{APPLIANCE, SEPARATOR, Settings, Wanted, route_name};
 use crate::client::id::same;
 use crate::client::metrics::Place;
 use crate::client::operation::{ROUTES_GET, ROUTES_PUT};
@@ -31,6 +31,7 @@ pub(super) enum Change {
 pub(super) struct Writer {
     settings: Settings,
     client: Client,
+    cluster: Cluster,
     limit: Mutex<Option<usize>>,
     /// One write at a time: a later one would cancel an earlier one.
     turn: tokio::sync::Mutex<()>,
@@ -39,8 +40,8 @@ pub(super) struct Writer {
 type Answers = BTreeMap<Change, Result<(), ProviderError>>;
 
 impl Writer {
-    pub(super) fn new(settings: Settings, client: Client) -> Self {
-        Self { settings, client, limit: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub(super) fn new(settings: Settings, client: Client, cluster: Cluster) -> Self {
+        Self { settings, client, cluster, limit: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     fn new_table(&self) -> Value {
@@ -54,13 +55,19 @@ impl Writer {
         let mut table = found.unwrap_or_else(|| self.new_table());
         let before = list(&table, "/properties/routes").to_vec();
         let limit = *lock(&self.limit);
-        let (routes, surplus) = changed(&before, changes, limit);
-        for change in surplus {
-            answers.insert(change.clone(), Err(self.full(limit.unwrap_or_default())));
+        let (mut routes, refused) = changed(&before, changes, limit);
+        for (change, why) in refused {
+            let error = match why {
+                Refusal::Full => self.full(limit.unwrap_or_default()),
+                Refusal::Taken(message) => ProviderError::unknown(message),
+            };
+            answers.insert(change.clone(), Err(error));
         }
         if routes == before && !is_new {
             return Ok(());
         }
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        name_fully(&mut routes, &nodes);
         tags::set_configured(&mut table, &self.settings.tags, &self.settings.system_tags);
         if let Some(properties) = table.pointer_mut("/properties").and_then(Value::as_object_mut) {
             properties.insert("routes".to_owned(), Value::Array(routes));
@@ -108,10 +115,22 @@ fn is_same(route: &Value, new: &Wanted) -> bool {
         && text(route, "/properties/nextHopIpAddress").parse() == Ok(new.hop)
 }
 
-/// The routes with these changes, removals first, and the additions that do not fit.
-fn changed<'a>(before: &[Value], changes: &'a [Change], limit: Option<usize>) -> (Vec<Value>, Vec<&'a Change>) {
+/// Why a route is not added.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    Full,
+    /// Another route has the range, of which Azure allows one.
+    Taken(String),
+}
+
+/// The routes with these changes, removals first, and the additions that are refused: the others must not fail with them.
+fn changed<'a>(
+    before: &[Value],
+    changes: &'a [Change],
+    limit: Option<usize>,
+) -> (Vec<Value>, Vec<(&'a Change, Refusal)>) {
     let mut routes = before.to_vec();
-    let mut surplus = Vec::new();
+    let mut refused = Vec::new();
     let mut sorted: Vec<&Change> = changes.iter().collect();
     sorted.sort();
     for change in sorted {
@@ -119,21 +138,53 @@ fn changed<'a>(before: &[Value], changes: &'a [Change], limit: Option<usize>) ->
             Change::Remove(name) => routes.retain(|route| !same(text(route, "/name"), name)),
             Change::Add { new, .. } if routes.iter().any(|route| is_same(route, new)) => {}
             Change::Add { old, new } => {
-                let is_old = |route: &Value| {
+                let is_old = |route: &&Value| {
                     let name = text(route, "/name");
                     same(name, &new.name) || old.as_ref().is_some_and(|old| same(name, old))
                 };
-                let replaces = routes.iter().any(is_old);
-                if !replaces && limit.is_some_and(|limit| routes.len() >= limit) {
-                    surplus.push(change);
+                let is_range = |route: &&Value| same(text(route, "/properties/addressPrefix"), &new.prefix);
+                if let Some(other) = routes.iter().filter(is_range).find(|route| !is_old(route)) {
+                    let (name, prefix, other) = (&new.name, &new.prefix, text(other, "/name"));
+                    let message = format!(
+                        "no route {name} for {prefix}: route {other} has this range, and Azure allows one; no two nodes may \
+                         have the same pod range"
+                    );
+                    refused.push((change, Refusal::Taken(message)));
                     continue;
                 }
-                routes.retain(|route| !is_old(route));
+                let replaces = routes.iter().any(|route| is_old(&route));
+                if !replaces && limit.is_some_and(|limit| routes.len() >= limit) {
+                    refused.push((change, Refusal::Full));
+                    continue;
+                }
+                routes.retain(|route| !is_old(&route));
                 routes.push(route(new));
             }
         }
     }
-    (routes, surplus)
+    (routes, refused)
+}
+
+/// Old programs named a route by its node alone. With its range in the name it is known when the node is gone.
+fn name_fully(routes: &mut [Value], nodes: &[NodeRef]) {
+    let full = |route: &Value| {
+        let node = nodes.iter().find(|node| same(&node.name, text(route, "/name")))?;
+        let range = address::parse_cidr(text(route, "/properties/addressPrefix"))?;
+        let is_own = node.pod_cidrs.iter().any(|cidr| address::parse_cidr(cidr) == Some(range));
+        let is_ours = is_own && same(text(route, "/properties/nextHopType"), APPLIANCE);
+        is_ours.then(|| route_name(&node.name, &range.to_string()))
+    };
+    for index in 0..routes.len() {
+        let plain = routes.get(index).filter(|route| !text(route, "/name").contains(SEPARATOR));
+        let Some(name) = plain.and_then(full) else { continue };
+        if routes.iter().any(|route| same(text(route, "/name"), &name)) {
+            continue;
+        }
+        if let Some(fields) = routes.get_mut(index).and_then(Value::as_object_mut) {
+            fields.retain(|key, _| key == "properties");
+            fields.insert("name".to_owned(), Value::String(name));
+        }
+    }
 }
 
 #[async_trait]
@@ -209,13 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn a_range_has_one_route_and_the_first_name_wins() {
+        let (a, b) = (wanted("a", "10.24.7.0/24", "10.0.0.1"), wanted("b", "10.24.7.0/24", "10.0.0.2"));
+        let (c, user) = (wanted("c", "10.24.8.0/24", "10.0.0.3"), wanted("mine", "10.24.9.0/24", "10.9.0.1"));
+        let d = wanted("d", "10.24.9.0/24", "10.0.0.4");
+        let changes = [add(&b), add(&d), add(&c), add(&a)];
+        let (after, refused) = changed(&[route(&user)], &changes, None);
+        assert_eq!(names(&after), ["mine", "a", "c"]);
+        let refused: Vec<&Change> = refused.into_iter().map(|(change, _)| change).collect();
+        assert_eq!(refused, [&add(&b), &add(&d)]);
+        let freed = [Change::Remove("mine".to_owned()), add(&d)];
+        assert_eq!(names(&changed(&[route(&user)], &freed, None).0), ["d"]);
+    }
+
+    #[test]
     fn what_does_not_fit_is_left_out_and_removals_make_room() {
         let new: Vec<Wanted> =
             (0..4).map(|n| wanted(&format!("n{n}"), &format!("10.24.{n}.0/24"), "10.0.0.1")).collect();
         let before = [route(&new[0])];
         let changes: Vec<Change> = new[1..].iter().map(add).chain([Change::Remove("n0".to_owned())]).collect();
         let (after, surplus) = changed(&before, &changes, Some(2));
-        assert_eq!((names(&after), surplus), (vec!["n1", "n2"], vec![&add(&new[3])]));
+        assert_eq!((names(&after), surplus), (vec!["n1", "n2"], vec![(&add(&new[3]), Refusal::Full)]));
         assert_eq!(number_in("A route table cannot have more than 400 routes."), Some(400));
         let table = "/subscriptions/11111111-2222/resourceGroups/rg1/providers/Microsoft.Network/routeTables/rt-1";
         assert_eq!(number_in(&format!("Route table {table} cannot have more than 400 routes.")), Some(400));

@@ -43,7 +43,7 @@ fn method(config: &IdentityConfig) -> Result<Method<'_>, Vec<Finding>> {
             missing.push(Finding::new(Severity::Error, key, "needed for this kind of login"));
         }
     };
-    let method = if config.federated || !config.federated_file.is_empty() {
+    let method = if config.federated {
         needed("aadFederatedTokenFile", &config.federated_file);
         Method::Application(Proof::Federated(config.federated_file.clone()))
     } else if config.managed {
@@ -53,8 +53,8 @@ fn method(config: &IdentityConfig) -> Result<Method<'_>, Vec<Finding>> {
     } else if !config.certificate.is_empty() {
         Method::Application(Proof::Certificate(config.certificate.clone()))
     } else {
-        let message = "no credentials: set useManagedIdentityExtension, or aadClientId with aadClientSecret, \
-                       aadClientCertPath or aadFederatedTokenFile";
+        let message = "no credentials: set useManagedIdentityExtension, useFederatedWorkloadIdentityExtension, or \
+                       aadClientId with aadClientSecret or aadClientCertPath";
         return Err(vec![Finding::new(Severity::Error, "aadClientId", message)]);
     };
     needed("aadClientId", &config.client);
@@ -83,6 +83,10 @@ pub(crate) fn problems(config: &IdentityConfig) -> Vec<Finding> {
         }
         Err(missing) => missing,
     };
+    if !config.federated && !config.federated_file.is_empty() {
+        let message = "without effect: useFederatedWorkloadIdentityExtension is not set";
+        findings.push(Finding::new(Severity::Warning, "aadFederatedTokenFile", message));
+    }
     if !["", "azure_ad", "adfs"].iter().any(|system| same(system, &config.system)) {
         let finding = Finding::new(Severity::Warning, "identitySystem", "unknown; treated as azure_ad");
         findings.push(Finding { value: Some(config.system.clone()), ..finding });
@@ -169,7 +173,9 @@ mod tests {
     fn the_first_kind_of_login_wins() {
         let secret = application();
         assert_eq!(method(&secret).unwrap(), Method::Application(Proof::Secret(Secret("hidden".to_owned()))));
-        let federated = IdentityConfig { federated_file: "/f".to_owned(), managed: true, ..application() };
+        let file = IdentityConfig { federated_file: "/f".to_owned(), ..application() };
+        assert_eq!(method(&file), method(&secret), "the file alone is not used");
+        let federated = IdentityConfig { federated: true, managed: true, ..file };
         assert_eq!(method(&federated).unwrap(), Method::Application(Proof::Federated("/f".to_owned())));
         let managed = IdentityConfig { managed: true, user_assigned: "u".to_owned(), ..application() };
         assert_eq!(method(&managed).unwrap(), Method::Managed("u"));
@@ -188,6 +194,9 @@ mod tests {
             [""; 0]
         );
         assert_eq!(keys(&IdentityConfig { federated: true, ..application() }), ["aadFederatedTokenFile"]);
+        let file = IdentityConfig { federated_file: "/f".to_owned(), ..application() };
+        let [unused] = &problems(&file)[..] else { panic!("{:?}", problems(&file)) };
+        assert_eq!((unused.severity, &*unused.key), (Severity::Warning, "aadFederatedTokenFile"));
         let two = |config| IdentityConfig { network_tenant: "n".to_owned(), ..config };
         assert_eq!(keys(&two(application())), [""; 0]);
         assert_eq!(keys(&two(IdentityConfig { managed: true, ..application() })), ["networkResourceTenantID"]);

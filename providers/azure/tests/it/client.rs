@@ -6,6 +6,7 @@ use ccm_cloudsim::azure::Options;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, Lookup, NodeRef};
 
+use crate::balancers::{Scene, port};
 use crate::bed::{Bed, node};
 
 #[tokio::test]
@@ -45,6 +46,20 @@ async fn a_throttled_class_waits_and_the_others_go_on() {
     assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(lists(mark), 2, "none before the time has passed");
+}
+
+#[tokio::test]
+async fn a_write_whose_result_may_not_be_read_is_not_sent_again() {
+    let (denied, operation) = (vec!["operationResults.get".to_owned()], Duration::from_millis(300));
+    let options = Options { async_operation: false, denied, operation, ..Options::default() };
+    let mut scene = Scene::with(options, "", 1).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    let mark = scene.mark();
+    scene.delete(&["web"]).await;
+    let writes = scene.writes(mark);
+    assert_eq!((writes["loadBalancers.delete"], writes["publicIPAddresses.delete"]), (1, 1), "{writes:?}");
+    scene.bed.is_clean();
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ async fn a_client_secret_may_be_wrong_or_come_from_the_environment() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     works(&bed, bed.place()).await.unwrap();
+    works(&bed, format!("{}aadClientSecret: expired\n", bed.place())).await.unwrap();
     bed.environment.insert("AZURE_TENANT_ID".to_owned(), "elsewhere".to_owned());
     assert!(works(&bed, bed.place()).await.unwrap_err().contains("no token"));
     bed.is_clean();
@@ -53,8 +54,15 @@ async fn a_federated_token_is_read_again_for_each_login() {
         let federated = BTreeSet::from(["second".to_owned()]);
         world.identities.applications.insert("workload".to_owned(), Application { federated, ..application });
     });
-    let config = || format!("{}aadClientId: workload\naadFederatedTokenFile: {}\n", bed.place(), path.display());
+    let config = || {
+        let file = path.display();
+        let place = bed.place();
+        format!(
+            "{place}aadClientId: workload\nuseFederatedWorkloadIdentityExtension: true\naadFederatedTokenFile: {file}\n"
+        )
+    };
     assert!(works(&bed, config()).await.unwrap_err().contains("aadFederatedTokenFile"));
+    works(&bed, bed.config("aadFederatedTokenFile: /none\n")).await.unwrap();
     std::fs::write(&path, "first\n").unwrap();
     assert!(works(&bed, config()).await.unwrap_err().contains("no token"));
     std::fs::write(&path, "second\n").unwrap();

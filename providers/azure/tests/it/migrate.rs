@@ -20,8 +20,13 @@ fn web(protocol: &str) -> Service {
 }
 
 async fn checks(bed: &Bed, claims: &Claims) -> Vec<Check> {
+    checks_with(bed, claims, "").await
+}
+
+/// With more keys in the configuration.
+async fn checks_with(bed: &Bed, claims: &Claims, more: &str) -> Vec<Check> {
     bed.cluster.set_nodes(claims.nodes.clone());
-    let provider = bed.process("").await;
+    let provider = bed.process(more).await;
     let checks = provider.inspect().unwrap().migration_checks(CLUSTER, claims).await;
     bed.is_clean();
     checks
@@ -84,6 +89,37 @@ async fn rights_for_routes_are_not_checked_where_the_flags_make_none() {
         let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims()).await;
         assert_eq!(of(&checks, "permissions").len(), wanted, "{makes_routes}: {checks:?}");
     }
+}
+
+#[tokio::test]
+async fn rights_are_needed_in_the_group_of_their_objects() {
+    let network = "vnetResourceGroup: net\nsecurityGroupResourceGroup: net\nrouteTableResourceGroup: net\n";
+    let excluded = |group: &str, actions: &[&str]| {
+        let actions = actions.iter().map(|action| (*action).to_owned()).collect();
+        let not_actions_in = [(group.to_owned(), actions)].into();
+        let bed = Bed::start(Options { not_actions_in, ..Options::default() });
+        bed.cloud.world(|world| world.group("sub", "net"));
+        bed.uniform("pool", 1);
+        bed
+    };
+    let claims = Claims { services: vec![web("tcp").into()], ..claims() };
+    let actions = ["Microsoft.Network/routeTables/write", "Microsoft.Network/virtualNetworks/subnets/join/action"];
+    let bed = excluded("net", &actions);
+    let found = checks_with(&bed, &claims, network).await;
+    let errors: Vec<(&str, &str)> = found
+        .iter()
+        .filter(|check| check.check == "permissions" && check.severity > Severity::Info)
+        .map(|check| (&*check.subject, &*check.message))
+        .collect();
+    let subject = "resource group net";
+    let expected = [
+        (subject, format!("missing for Services of type LoadBalancer: {}", actions[1])),
+        (subject, format!("missing for routes to the pods (`--configure-cloud-routes`): {}", actions[0])),
+    ];
+    assert_eq!(errors, expected.each_ref().map(|(subject, text)| (*subject, &**text)));
+    let bed = excluded("rg", &actions);
+    let found = checks_with(&bed, &claims, network).await;
+    assert_eq!(of(&found, "permissions"), [], "{found:?}");
 }
 
 #[tokio::test]

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use ccm_cloudsim::azure::options::StatusOnly;
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{Aspects, CloudProvider, EvidenceKind, InstanceMetadata, Lookup, Node, NodeRef};
+use ccm_provider::{
+    Aspects, Clock as _, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef,
+};
 use ccm_provider_contract::lookups::{found, metadata, unknown};
 
 use crate::bed::{Bed, GROUP, node, pass};
@@ -77,6 +80,53 @@ async fn a_new_node_has_its_public_address_at_once() {
 }
 
 #[tokio::test]
+async fn a_machine_that_is_made_again_under_its_name_has_its_own_addresses() {
+    for is_looked_up in [false, true] {
+        let bed = Bed::start(Options::default());
+        let machine = || {
+            let seed = MachineSeed { name: "vm0", zone: "2", public: true, ..MachineSeed::default() };
+            bed.cloud.world(|world| world.machine(&seed))
+        };
+        let id = machine();
+        let provider = bed.process("").await;
+        let external = |answer: &Lookup| addresses(&metadata(answer))[2].1.to_owned();
+        let before = look_up(&provider, &[node("vm0", "")], Aspects::METADATA).await.pop().unwrap();
+        let first = bed.address("vm0");
+        bed.cloud.world(|world| {
+            world.delete_machine(&id);
+            world.remove(&format!("{GROUP}/Microsoft.Network/networkInterfaces/vm0-nic"));
+            world.remove(&format!("{GROUP}/Microsoft.Network/publicIPAddresses/vm0-ip"));
+            // Somebody else has its address by now.
+            world.machine(&MachineSeed { name: "vm1", zone: "2", ..MachineSeed::default() });
+        });
+        pass(60).await;
+        if is_looked_up {
+            let old = node("vm0", &format!("azure://{id}"));
+            assert!(is_unlisted(&look_up(&provider, &[old], Aspects::LIFECYCLE).await[0]));
+        }
+        machine();
+        assert_ne!(bed.address("vm0"), first);
+        pass(60).await;
+        let mark = bed.cloud.mark();
+        let created = jiff::Timestamp::try_from(bed.cluster.wall()).ok();
+        // The kubelet may have set its provider ID.
+        let own_id = if is_looked_up { "".to_owned() } else { format!("azure://{id}") };
+        let young = NodeRef::new(Node { created, ..(*node("vm0", &own_id)).clone() });
+        let answer = look_up(&provider, std::slice::from_ref(&young), Aspects::METADATA).await.pop().unwrap();
+        assert_eq!(addresses(&metadata(&answer))[0], ("InternalIP", &*bed.address("vm0")));
+        assert_ne!(external(&answer), external(&before));
+        let calls = bed.calls(mark);
+        assert!(calls.iter().all(|call| call.ends_with(".list")) && calls.len() <= 4, "{calls:?}");
+        // Nodes that join with it share the lists.
+        let mark = bed.cloud.mark();
+        let second = NodeRef::new(Node { created, ..(*node("vm1", "")).clone() });
+        assert!(matches!(look_up(&provider, &[young, second], Aspects::METADATA).await[1], Lookup::Found(_)));
+        assert_eq!(bed.calls(mark), Vec::<String>::new());
+        bed.is_clean();
+    }
+}
+
+#[tokio::test]
 async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_computer() {
     let bed = Bed::start(Options::default());
     bed.cloud.world(|world| {
@@ -104,31 +154,41 @@ async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_comput
 
 #[tokio::test]
 async fn a_new_member_of_an_availability_set_has_its_fault_domain() {
-    let bed = Bed::start(Options::default());
-    let machine = |name, group, fault_domain| {
-        let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
-        let seed = MachineSeed {
-            name,
-            group,
-            subnet: &subnet,
-            availability_set: "as",
-            fault_domain,
-            ..MachineSeed::default()
+    for status_only in [StatusOnly::View, StatusOnly::WithoutDomain, StatusOnly::Refused] {
+        let bed = Bed::start(Options { status_only, ..Options::default() });
+        let machine = |name, group, fault_domain| {
+            let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+            let seed = MachineSeed {
+                name,
+                group,
+                subnet: &subnet,
+                availability_set: "as",
+                fault_domain,
+                ..MachineSeed::default()
+            };
+            bed.cloud.world(|world| world.machine(&seed))
         };
-        bed.cloud.world(|world| world.machine(&seed));
-    };
-    machine("a", "rg", 0);
-    let provider = bed.process("").await;
-    let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
-    assert_eq!(zone(node("a", "")).await, "0");
-    machine("b", "rg", 1);
-    pass(10).await;
-    assert_eq!(zone(node("b", "")).await, "1");
-    // The list of its group is newer than that of the states.
-    machine("c", "other", 2);
-    let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
-    assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
-    bed.is_clean();
+        let a = machine("a", "rg", 0);
+        let provider = bed.process("").await;
+        let zone = async |node: NodeRef| metadata(&look_up(&provider, &[node], Aspects::METADATA).await[0]).zone;
+        assert_eq!(zone(node("a", "")).await, "0");
+        machine("b", "rg", 1);
+        pass(10).await;
+        let mark = bed.cloud.mark();
+        assert_eq!(zone(node("b", "")).await, "1", "{status_only:?}");
+        let alone = bed.calls(mark).iter().filter(|call| *call == "virtualMachines.get").count();
+        assert_eq!(alone, usize::from(status_only != StatusOnly::View), "{status_only:?}");
+        // The list of its group is newer than that of the states.
+        machine("c", "other", 2);
+        let labels = [("kubernetes.azure.com/resource-group", "other")].into_iter().collect();
+        assert_eq!(zone(NodeRef::new(Node { labels, ..(*node("c", "")).clone() })).await, "2");
+        // The power state needs no fault domain.
+        let mark = bed.cloud.mark();
+        look_up(&provider, &[node("a", &format!("azure://{a}"))], Aspects::LIFECYCLE).await;
+        let alone = bed.calls(mark).iter().filter(|call| *call == "virtualMachines.get").count();
+        assert_eq!(alone, usize::from(status_only == StatusOnly::Refused), "{status_only:?}");
+        bed.is_clean();
+    }
 }
 
 #[tokio::test]
@@ -274,6 +334,84 @@ async fn nothing_follows_from_a_failed_or_denied_list() {
         pass(2).await;
     }
     assert!(is_unlisted(&one(&provider, &node).await));
+}
+
+#[tokio::test]
+async fn the_group_of_the_cluster_is_never_gone() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    let node = node("pool000000", &format!("azure://{set}/virtualMachines/9"));
+    for (code, is_gone) in [("ResourceGroupNotFound", false), ("ParentResourceNotFound", true)] {
+        let fault = Fault::Code { status: 404, code: code.to_owned(), message: String::new() };
+        bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.list"));
+        let answer = one(&provider, &node).await;
+        assert_eq!(is_unlisted(&answer), is_gone, "{code}: {answer:?}");
+        bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+        pass(30).await;
+    }
+    let named = self::node("pool000000", "");
+    assert!(matches!(one(&provider, &named).await, Lookup::Found(_)));
+    let fault = Fault::Code { status: 404, code: "ResourceGroupNotFound".to_owned(), message: String::new() };
+    bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSets.list"));
+    pass(700).await;
+    let error = unknown(&one(&provider, &named).await);
+    assert!(error.contains("check resourceGroup and subscriptionId"), "{error}");
+    let elsewhere = set.replace("/rg/", "/away/");
+    let gone = self::node("n", &format!("azure://{elsewhere}/virtualMachines/0"));
+    assert!(is_unlisted(&one(&provider, &gone).await), "another group may be");
+}
+
+#[tokio::test]
+async fn a_machine_that_has_failed_costs_no_more_lists_than_another() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 2);
+    let instance = format!("{set}/virtualMachines/0");
+    bed.cloud.world(|world| world.state(&instance, "Failed"));
+    let provider = bed.process("").await;
+    let node = node("pool000000", &format!("azure://{instance}"));
+    let mark = bed.cloud.mark();
+    for _ in 0..12 {
+        let answer = look_up(&provider, std::slice::from_ref(&node), Aspects::LIFECYCLE).await.pop().unwrap();
+        assert!(matches!(answer, Lookup::Found(_)), "{answer:?}");
+        pass(5).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 3, "{calls:?}");
+    bed.cloud.world(|world| world.delete_machine(&instance));
+    pass(16).await;
+    assert!(is_unlisted(&look_up(&provider, &[node], Aspects::LIFECYCLE).await[0]));
+}
+
+#[tokio::test]
+async fn single_machines_are_found_while_scale_sets_cannot_be_listed() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    bed.machine("vm");
+    let nodes = ["vm", "pool000000", "nobody"].map(|name| node(name, ""));
+    for fault in [Fault::Deny, Fault::Html { status: 404 }] {
+        let name = fault.name();
+        bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSets.list"));
+        let provider = bed.process("").await;
+        let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+        assert!(matches!(answers[0], Lookup::Found(_)), "{name}: {answers:?}");
+        for answer in &answers[1..] {
+            assert!(unknown(answer).contains("Microsoft.Compute/virtualMachineScaleSets/read"), "{name}: {answer:?}");
+        }
+        bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+    }
+    let provider = bed.process("").await;
+    let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+    assert!(matches!(answers[1], Lookup::Found(_)), "{answers:?}");
+    // The same for a new scale set while machines cannot be listed.
+    bed.cloud.fault(Rule::every(Fault::Deny).on("compute", "virtualMachines.list"));
+    let provider = bed.process("").await;
+    look_up(&provider, &nodes[1..2], Aspects::METADATA).await;
+    pass(30).await;
+    bed.uniform("fresh", 1);
+    let answers = look_up(&provider, &["vm", "fresh000000"].map(|name| node(name, "")), Aspects::METADATA).await;
+    assert!(unknown(&answers[0]).contains("Microsoft.Compute/virtualMachines/read"), "{answers:?}");
+    assert!(matches!(answers[1], Lookup::Found(_)), "{answers:?}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, Route};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CLUSTER, GROUP, node_at};
+use crate::bed::{Bed, CLUSTER, GROUP, node_at, pass};
 
 fn table() -> String {
     format!("{GROUP}/Microsoft.Network/routeTables/rt")
@@ -132,6 +132,62 @@ async fn a_change_by_somebody_else_is_a_conflict_and_nothing_of_it_is_lost() {
     let answer = create(&provider, &routes).await.pop().unwrap();
     assert_eq!(answer.unwrap_err().class(), ErrorClass::Conflict);
     assert!(create(&provider, &routes).await[0].is_ok());
+}
+
+/// A route with a name, to an appliance.
+fn seeded(name: &str, range: &str, hop: &str) -> Value {
+    let properties = json!({"addressPrefix": range, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
+    json!({"name": name, "properties": properties})
+}
+
+#[tokio::test]
+async fn a_route_named_by_its_node_alone_gets_its_range_with_the_next_write() {
+    let bed = Bed::start(Options::default());
+    let old = seeded("N0", "10.244.0.0/24", "10.240.1.0");
+    let user = seeded("mine", "10.99.0.0/16", "10.240.9.9");
+    bed.cloud.world(|world| world.alter(&table(), json!({"properties": {"routes": [old, user]}})));
+    let routes = nodes(&bed, 2);
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    assert!(create(&provider, &routes[..1]).await[0].is_ok());
+    assert_eq!(bed.cloud.writes(mark), Vec::<String>::new(), "no write because of the name alone");
+    assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
+    assert_eq!(names(&bed), ["n0____102440024", "mine", "n1____102441024"]);
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_route_named_by_its_node_alone_goes_with_its_node() {
+    let bed = Bed::start(Options::default());
+    let (old, user) = (seeded("n0", "10.244.0.0/24", "10.240.1.0"), seeded("mine", "10.244.9.0/24", "10.240.9.9"));
+    bed.cloud.world(|world| world.alter(&table(), json!({"properties": {"routes": [old, user]}})));
+    nodes(&bed, 1);
+    let provider = bed.process("").await;
+    let list = async || provider.routes().unwrap().list(CLUSTER).await.unwrap();
+    assert_eq!(list().await.len(), 1);
+    bed.cluster.set_nodes(Vec::new());
+    pass(10).await;
+    let listed = list().await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert!(provider.routes().unwrap().delete(CLUSTER, &listed).await[0].is_ok());
+    assert_eq!(names(&bed), ["mine"]);
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn two_nodes_with_one_range_hold_up_no_other_node() {
+    let bed = Bed::start(Options::default());
+    let mut routes = nodes(&bed, 3);
+    routes[1].route.destination_cidr = routes[0].route.destination_cidr.clone();
+    let provider = bed.process("").await;
+    for _ in 0..2 {
+        let answers = create(&provider, &routes).await;
+        assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+        let error = answers[1].as_ref().unwrap_err().to_string();
+        assert!(error.contains("n0") && error.contains("n1") && error.contains("10.244.0.0/24"), "{error}");
+        assert_eq!(names(&bed), ["n0____102440024", "n2____102442024"]);
+    }
+    bed.is_clean();
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use super::ids::Id;
 use super::json::{at, default, each, is, list, number, remove, same, set, text, texts};
 use super::kinds::{Ref, of_configuration, reference};
 use super::operations::{self, Write};
+use super::options::StatusOnly;
 use super::world::World;
 use super::{errors, interfaces, kinds, lists};
 use crate::core::rest::{Call, Problem, Reply};
@@ -250,13 +251,17 @@ fn unsupported(name: &str, value: &str) -> Problem {
 
 /// Removes the instance views that a list did not ask for. The list of a group takes `$expand` only with `$filter`, and
 /// that of a subscription `statusOnly`.
-pub(super) fn expand_list(call: &Call, values: &mut [Value]) -> Result<(), Problem> {
+pub(super) fn expand_list(world: &World, call: &Call, values: &mut [Value]) -> Result<(), Problem> {
+    let status_only = world.options.status_only;
     let (expand, filter) = (call.get("$expand"), call.get("$filter"));
     let shown = match (call.action, expand, call.get("statusOnly")) {
         ("virtualMachines.list", Some(_), _) if filter.is_none() => {
             return Err(unsupported("$expand", "instanceView"));
         }
         ("virtualMachines.list" | "virtualMachineScaleSetVMs.list", Some(wanted), None) => same(wanted, "instanceView"),
+        ("virtualMachines.listAll", None, Some(only)) if status_only == StatusOnly::Refused => {
+            return Err(errors::bad("InvalidParameter", format!("statusOnly={only} is not supported.")));
+        }
         ("virtualMachines.listAll", None, Some(only)) => same(only, "true"),
         (_, None, None) => false,
         (_, Some(other), _) => return Err(unsupported("$expand", other)),
@@ -264,6 +269,8 @@ pub(super) fn expand_list(call: &Call, values: &mut [Value]) -> Result<(), Probl
     };
     if !shown {
         values.iter_mut().for_each(|value| drop(remove(value, "/properties/instanceView")));
+    } else if call.action == "virtualMachines.listAll" && status_only == StatusOnly::WithoutDomain {
+        values.iter_mut().for_each(|value| drop(remove(value, "/properties/instanceView/platformFaultDomain")));
     }
     Ok(())
 }
@@ -300,7 +307,7 @@ pub(super) fn list_instances(world: &mut World, call: &Call) -> Result<Reply, Pr
             remove(value, "/properties/virtualMachineScaleSet");
         }
     }
-    expand_list(call, &mut values)?;
+    expand_list(world, call, &mut values)?;
     Ok(lists::reply(&values, page.next))
 }
 

@@ -49,7 +49,7 @@ fn answer(world: &World, call: &Call, rows: Vec<&Row>) -> Result<Reply, Problem>
     let page = page(world, call, rows)?;
     let mut values: Vec<Value> = page.items.into_iter().map(|row| world.shown(row)).collect();
     if compute {
-        super::compute::expand_list(call, &mut values)?;
+        super::compute::expand_list(world, call, &mut values)?;
     }
     Ok(reply(&values, page.next))
 }
@@ -115,8 +115,9 @@ pub(super) fn provider(world: &mut World, call: &Call) -> Result<Reply, Problem>
 }
 
 /// `GET …/providers/Microsoft.Authorization/permissions`: the rights of the caller in a resource group.
-pub(super) fn permissions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    Ok(reply(&[json!({"actions": ["*"], "notActions": world.options.not_actions})], None))
+pub(super) fn permissions(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let excluded = [&world.options.not_actions, world.options.not_actions_of(&call.path)].concat();
+    Ok(reply(&[json!({"actions": ["*"], "notActions": excluded})], None))
 }
 
 /// The display name of a location: `East US`.

@@ -289,7 +289,8 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
     world.caller = Caller { client: token.client, tenants };
     let (options, right) = (&world.options, routes::right(call));
     let is_denied = options.denied.iter().any(|pattern| matches(pattern, call.action));
-    if is_denied || options.not_actions.iter().any(|pattern| matches(pattern, &right)) {
+    let mut excluded = options.not_actions.iter().chain(options.not_actions_of(&call.path));
+    if is_denied || excluded.any(|pattern| matches(pattern, &right)) {
         return Err(errors::forbidden(&world.caller.client, &right, &call.path));
     }
     Ok(())

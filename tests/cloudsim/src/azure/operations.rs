@@ -329,8 +329,11 @@ pub(super) fn headers(world: &World, operation: &str, locates: bool) -> Vec<(&'s
     let base = format!("{}/subscriptions/{subscription}/providers/{provider}/locations/{location}", world.link());
     // Callers must use the URL as it is: the other parameters are a signature.
     let query = format!("api-version={version}&{SIGNATURE}");
-    let mut headers = vec![("azure-asyncoperation", format!("{base}/operations/{operation}?{query}"))];
-    headers.push(("azure-asyncnotification", "Enabled".to_owned()));
+    let mut headers = Vec::new();
+    if world.options.async_operation {
+        headers.push(("azure-asyncoperation", format!("{base}/operations/{operation}?{query}")));
+        headers.push(("azure-asyncnotification", "Enabled".to_owned()));
+    }
     if locates {
         let location = match compute {
             true => format!("{base}/operations/{operation}?{query}&monitor=true"),

@@ -62,6 +62,12 @@ pub struct Options {
     /// Whether the write of a load balancer is refused while a network interface in its pools is being updated.
     /// `unverified`; it is refused in any case while one is being deleted or has failed.
     pub updating_members_block: bool,
+    /// What the list of a subscription's virtual machines with `statusOnly` has. `unverified`: it is documented to have the
+    /// run-time status, and no example shows more.
+    pub status_only: StatusOnly,
+    /// Whether answers to writes have the header `Azure-AsyncOperation`; some have only `Location`, as Resource Manager
+    /// allows it.
+    pub async_operation: bool,
     /// The quotas of a subscription by type: `publicIPAddresses`, `loadBalancers`, …
     pub quotas: BTreeMap<String, usize>,
     pub limits: Limits,
@@ -69,12 +75,27 @@ pub struct Options {
     pub denied: Vec<String>,
     /// The rights that the role of the caller excludes: `Microsoft.Network/loadBalancers/write`. A trailing `*` as above.
     pub not_actions: Vec<String>,
+    /// More of them for objects of single resource groups, by the name of the group.
+    pub not_actions_in: BTreeMap<String, Vec<String>>,
     /// The remaining budget that answers report.
     pub remaining: u64,
     /// Whether the API versions are those of Azure Stack.
     pub stack: bool,
     /// Whether requests and answers are checked against Microsoft's description of the API, if it is installed.
     pub check: bool,
+}
+
+/// The answer to the list of a subscription's virtual machines with `statusOnly`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusOnly {
+    /// The instance views.
+    #[default]
+    View,
+    /// The instance views without the fault domains.
+    WithoutDomain,
+    /// An error: API version 2017-12-01 has no such parameter.
+    Refused,
 }
 
 /// The header that says when to try again.
@@ -154,6 +175,13 @@ impl Options {
         own.map_or(self.operation, |(_, millis)| Duration::from_millis(*millis))
     }
 
+    /// The rights that are excluded in the resource group of a path.
+    pub(super) fn not_actions_of(&self, path: &str) -> &[String] {
+        let group = path.split('/').nth(4).unwrap_or_default();
+        let own = self.not_actions_in.iter().find(|(name, _)| name.eq_ignore_ascii_case(group));
+        own.map(|(_, actions)| &**actions).unwrap_or_default()
+    }
+
     /// The buckets of Azure: those of Resource Manager for reads, writes and deletions, those of `Microsoft.Network`, and
     /// that of expensive reads of `Microsoft.Compute`, whose size users have seen in errors.
     pub fn buckets() -> Vec<BucketSpec> {
@@ -200,10 +228,13 @@ impl Default for Options {
             etag_on_end: true,
             succeeds_at_once: false,
             updating_members_block: false,
+            status_only: StatusOnly::default(),
+            async_operation: true,
             quotas: BTreeMap::new(),
             limits: Limits::default(),
             denied: Vec::new(),
             not_actions: Vec::new(),
+            not_actions_in: BTreeMap::new(),
             remaining: 11_999,
             stack: false,
             check: true,

@@ -19,11 +19,13 @@ const ELECT: &str = "--leader-elect=true";
 const LEASE: &str = "cloud-controller-manager";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A cloud whose configuration is one word: its region. With `bad` the factory fails, and with `closed` the
-/// initialization.
+/// A cloud whose configuration is one word: its region. With `bad` the factory fails, with `closed` the initialization,
+/// and with `late` the factory for the first few times.
 #[derive(Clone)]
 struct Cloud {
     calls: Arc<Mutex<Vec<String>>>,
+    /// Why the factory fails with `late`, the next reason last.
+    failures: Arc<Mutex<Vec<&'static str>>>,
     reloads: bool,
     region: String,
     /// The duration of the creation of a load balancer.
@@ -32,7 +34,8 @@ struct Cloud {
 
 impl Cloud {
     fn new() -> Self {
-        Self { calls: Arc::default(), reloads: true, region: String::new(), takes: Duration::from_secs(5) }
+        let (calls, failures) = Default::default();
+        Self { calls, failures, reloads: true, region: String::new(), takes: Duration::from_secs(5) }
     }
 
     fn note(&self, what: &str) {
@@ -67,7 +70,10 @@ impl ProviderFactory for Cloud {
         match config.unwrap().text.trim() {
             "bad" => Err(ProviderError::unknown("\"bad\" is no region")),
             "panic" => panic!("thirteen"),
-            region => Ok(Arc::new(Self { region: region.to_owned(), ..self.clone() })),
+            region => match self.failures.lock().unwrap().pop().filter(|_| region == "late") {
+                Some(failure) => Err(ProviderError::unknown(failure)),
+                None => Ok(Arc::new(Self { region: region.to_owned(), ..self.clone() })),
+            },
         }
     }
 }
@@ -292,12 +298,35 @@ async fn a_provider_that_cannot_be_initialized_gives_way_to_the_previous_one() {
     let event = rig.until_event(LEASE, "CloudConfigRefused").await;
     assert!(event.contains("the account is closed"), "{event}");
     assert_eq!(region(&rig, "still").await, "a");
-    rig.pass(10 * MINUTE).await;
-    assert_eq!(cloud.calls(), ["a initialized", "a is to end", "a initialized"], "tried once");
+    rig.pass(9 * MINUTE).await;
+    assert_eq!(
+        cloud.calls(),
+        ["a initialized", "a is to end", "a initialized"],
+        "tried once: it stops the controllers"
+    );
     assert_eq!((reloads(&manager, "refused"), reloads(&manager, "applied")), (Some(1.0), None));
+    rig.pass(2 * MINUTE).await;
+    assert_eq!(cloud.calls()[3..], ["a is to end", "a initialized"], "tried again");
+    assert_eq!(rig.count_events(LEASE, "CloudConfigRefused").await, 1);
     write(&rig, "b");
     cloud.until(&rig, "b initialized").await;
     assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(0.0));
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_cannot_be_used_yet_is_used_later() {
+    let (rig, manager, cloud) = started(Cloud::new()).await;
+    *cloud.failures.lock().unwrap() = vec!["no such secret", "no such secret", "the login does not answer"];
+    write(&rig, "late");
+    rig.until_event(LEASE, "CloudConfigRefused").await;
+    assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(1.0));
+    rig.pass(8 * MINUTE).await;
+    assert_eq!(cloud.calls(), ["a initialized", "a is to end", "late initialized"]);
+    assert_eq!(region(&rig, "after").await, "late");
+    assert_eq!((reloads(&manager, "refused"), reloads(&manager, "applied")), (Some(1.0), Some(1.0)));
+    assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(0.0));
+    assert_eq!(rig.count_events(LEASE, "CloudConfigRefused").await, 2, "one for each reason");
     manager.stop().await.unwrap();
 }
 

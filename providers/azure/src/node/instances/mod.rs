@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::source::{Compute, JUST_READ};
 use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States};
-use super::identity::{Foreign, Wanted, provider_id, wanted};
+use super::identity::{Foreign, Key, Wanted, provider_id, wanted};
 use super::machine::{IpConfig, Machine, State};
 use super::zones::zone_label;
 use crate::client::id::{ArmId, same};
@@ -105,7 +105,7 @@ pub(crate) struct Details {
 
 pub(crate) fn instances(settings: Settings, client: Client, fleet: Fleet, cluster: Cluster) -> AzureInstances {
     let settings = Arc::new(settings);
-    let source = Compute::new(fleet.clone(), settings.clone());
+    let source = Compute::new(fleet.clone(), settings.clone(), cluster.clone());
     Nodes::new(AzureNodes { settings, client, fleet }, source, cluster)
 }
 
@@ -117,24 +117,21 @@ impl NodeCloud for AzureNodes {
     const GRACE: Duration = GRACE;
 
     fn key(&self, node: &Node) -> Result<Wanted, Lookup> {
-        wanted(node)
-            .map(|wanted| match wanted {
-                // The label may name the group of the cluster.
-                Wanted::Name { name, group } => {
-                    Wanted::Name { name, group: self.settings.label(&self.settings.group(group.as_deref())) }
-                }
-                machine @ Wanted::Machine(_) => machine,
-            })
-            .map_err(|foreign| match foreign {
-                Foreign::Other => Lookup::Foreign,
-                Foreign::Malformed(_) => Lookup::Unknown(ProviderError::unknown(foreign.to_string())),
-            })
+        let mut wanted = wanted(node).map_err(|foreign| match foreign {
+            Foreign::Other => Lookup::Foreign,
+            Foreign::Malformed(_) => Lookup::Unknown(ProviderError::unknown(foreign.to_string())),
+        })?;
+        if let Key::Name { group, .. } = &mut wanted.key {
+            // The label may name the group of the cluster.
+            *group = self.settings.label(&self.settings.group(group.as_deref()));
+        }
+        Ok(wanted)
     }
 
-    fn name(key: &Wanted) -> Option<&str> {
-        match key {
-            Wanted::Name { name, .. } => Some(name),
-            Wanted::Machine(_) => None,
+    fn name(wanted: &Wanted) -> Option<&str> {
+        match &wanted.key {
+            Key::Name { name, .. } => Some(name),
+            Key::Machine(_) => None,
         }
     }
 
@@ -164,7 +161,7 @@ impl NodeCloud for AzureNodes {
                 machine.state.is_none() && (needs_power || aspects.metadata && self.needs_domain(machine))
             };
             let asked: Vec<&Arc<Machine>> = machines.iter().copied().filter(is_needed).collect();
-            details.states = self.states(&asked).await;
+            details.states = self.states(&asked, aspects.metadata).await;
         }
         if aspects.addresses || aspects.metadata {
             self.network(&machines, &mut details).await;
@@ -184,8 +181,9 @@ impl AzureNodes {
     }
 
     /// The states of machines that were listed without them: from the list of their subscription or scale set. Those of
-    /// machines outside of uniform scale sets from these alone, if the right for the list is missing or they are newer.
-    async fn states(&self, machines: &[&Arc<Machine>]) -> BTreeMap<ArmId, Result<State, ApiError>> {
+    /// machines outside of uniform scale sets from these alone, if Azure refuses the list, they are newer, or it lacks a
+    /// fault domain that is needed: it is documented to have the power states.
+    async fn states(&self, machines: &[&Arc<Machine>], with_domain: bool) -> BTreeMap<ArmId, Result<State, ApiError>> {
         let mut states = BTreeMap::new();
         let mut alone = Vec::new();
         let mut by_holder = BTreeMap::<Holder, Vec<&Arc<Machine>>>::new();
@@ -204,10 +202,14 @@ impl AzureNodes {
             let listed = whole(|age, not_before| self.fleet.states(&holder, age, not_before), age, lacks).await;
             for machine in own {
                 let state = listed.as_ref().map(|list| Option::as_ref(&list.value)?.get(&machine.id));
+                let lacks_domain =
+                    |state: &State| with_domain && state.fault_domain.is_none() && self.needs_domain(machine);
                 match state {
-                    Ok(Some(state)) => drop(states.insert(machine.id.clone(), Ok(state.clone()))),
+                    Ok(Some(state)) if machine.is_uniform() || !lacks_domain(state) => {
+                        states.insert(machine.id.clone(), Ok(state.clone()));
+                    }
                     Ok(None) if machine.is_uniform() => {}
-                    Ok(None) => alone.push(machine),
+                    Ok(Some(_) | None) => alone.push(machine),
                     Err(error) => drop(states.insert(machine.id.clone(), Err(error.clone()))),
                 }
             }
@@ -229,12 +231,19 @@ impl AzureNodes {
     async fn network(&self, machines: &[&Arc<Machine>], details: &mut Details) {
         let holders: BTreeSet<Holder> =
             machines.iter().flat_map(|machine| &machine.interfaces).map(Holder::of_network).collect();
+        // A machine may have the name, and so the ID, of one that is gone: its network objects are not those of before.
+        let groups: BTreeSet<Holder> =
+            machines.iter().map(|machine| Holder::of(&machine.id)).filter(Holder::is_group).collect();
+        let since = groups.iter().filter_map(|group| self.fleet.machines_read(group)).max();
+        let since = |holder: &Holder| since.filter(|_| holder.is_group());
         let read = |holder: Holder| async move {
             let age = self.settings.ages.of_holder(&holder);
             let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| Holder::of_network(id) == holder);
             let lacks =
                 |list: &Interfaces| machines.iter().any(|machine| is_in(machine) && !list.contains_key(&machine.id));
-            let list = whole(|age, not_before| self.fleet.interfaces(&holder, age, not_before), age, lacks).await;
+            let read =
+                |age, not_before: Option<Instant>| self.fleet.interfaces(&holder, age, not_before.max(since(&holder)));
+            let list = whole(read, age, lacks).await;
             (holder, list)
         };
         let read: Vec<_> = stream::iter(holders.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
@@ -247,7 +256,9 @@ impl AzureNodes {
         let read = |(holder, ids): (Holder, Vec<ArmId>)| async move {
             let age = self.settings.ages.of_holder(&holder);
             let lacks = |list: &PublicIps| ids.iter().any(|id| !list.contains_key(id));
-            let list = whole(|age, not_before| self.fleet.public_ips(&holder, age, not_before), age, lacks).await;
+            let read =
+                |age, not_before: Option<Instant>| self.fleet.public_ips(&holder, age, not_before.max(since(&holder)));
+            let list = whole(read, age, lacks).await;
             (holder, list)
         };
         let read: Vec<_> = stream::iter(public.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_kit::Interrupted;
 use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_kit::{Cluster, Interrupted};
 use ccm_provider::ProviderError;
 use futures::{StreamExt, stream};
 
@@ -14,7 +14,7 @@ use super::Settings;
 use crate::client::ApiError;
 use crate::client::operation::VM_LIST;
 use crate::node::fleet::{Fleet, Holder};
-use crate::node::identity::{Wanted, may_be_of};
+use crate::node::identity::{Key, Wanted, may_be_of};
 use crate::node::machine::Machine;
 use crate::start::config::VmType;
 
@@ -39,30 +39,32 @@ enum Need {
 pub(crate) struct Compute {
     fleet: Fleet,
     settings: Arc<Settings>,
+    cluster: Cluster,
 }
 
 type Answers = Vec<(Wanted, Answer<Compute>)>;
 
 impl Compute {
-    pub(super) fn new(fleet: Fleet, settings: Arc<Settings>) -> Self {
-        Self { fleet, settings }
+    pub(super) fn new(fleet: Fleet, settings: Arc<Settings>, cluster: Cluster) -> Self {
+        Self { fleet, settings, cluster }
     }
 
     async fn find(&self, keys: BTreeSet<Wanted>, need: Need) -> BTreeMap<Wanted, Answer<Self>> {
         let mut by_holder: BTreeMap<Holder, Vec<Wanted>> = BTreeMap::new();
-        let mut by_group: BTreeMap<Holder, Vec<String>> = BTreeMap::new();
+        let mut by_group: BTreeMap<Holder, BTreeSet<Wanted>> = BTreeMap::new();
         for key in keys {
-            match &key {
-                Wanted::Machine(id) => by_holder.entry(Holder::of(id)).or_default().push(key),
-                Wanted::Name { name, group } => {
-                    by_group.entry(self.settings.group(group.as_deref())).or_default().push(name.clone());
+            match &key.key {
+                Key::Machine(id) => by_holder.entry(Holder::of(id)).or_default().push(key),
+                Key::Name { group, .. } => {
+                    by_group.entry(self.settings.group(group.as_deref())).or_default().insert(key);
                 }
             }
         }
-        let of_holders = by_holder
-            .into_iter()
-            .map(|(holder, keys)| async move { self.in_holder(&holder, keys, self.age(&holder, need), need).await });
-        let of_groups = by_group.into_iter().map(|(group, names)| self.in_group(group, names, need));
+        let of_holders = by_holder.into_iter().map(|(holder, keys)| async move {
+            let age = self.age(&holder, &keys, need);
+            self.in_holder(&holder, keys, age, need).await
+        });
+        let of_groups = by_group.into_iter().map(|(group, keys)| self.in_group(group, keys, need));
         // Each holder and group in turn, a few at the same time.
         let (holders, groups) = (stream::iter(of_holders).buffer_unordered(IN_FLIGHT), stream::iter(of_groups));
         let groups = groups.buffer_unordered(IN_FLIGHT);
@@ -70,18 +72,25 @@ impl Compute {
         one.into_iter().chain(other).flatten().collect()
     }
 
-    /// The age up to which a list is used for what it has.
-    fn age(&self, holder: &Holder, need: Need) -> Duration {
+    /// The age up to which a list is used for what it has. That of a group must be younger than the Nodes: a machine may
+    /// have the name of one that is gone. The numbers of instances are not used twice.
+    fn age(&self, holder: &Holder, keys: &[Wanted], need: Need) -> Duration {
         let age = self.settings.ages.of_holder(holder);
-        match need {
+        let age = match need {
             Need::Current => age.min(CURRENT),
             Need::Recent => age,
+        };
+        let now = self.cluster.wall();
+        let since = |created| now.duration_since(SystemTime::from(created)).unwrap_or_default();
+        match keys.iter().filter_map(|key| key.created).max().filter(|_| holder.is_group()) {
+            Some(youngest) => age.min(since(youngest).max(JUST_READ)),
+            None => age,
         }
     }
 
     /// The answers for keys whose holder is known.
     async fn in_holder(&self, holder: &Holder, keys: Vec<Wanted>, age: Duration, need: Need) -> Answers {
-        let (mut answers, missing) = self.listed(holder, keys, age).await;
+        let (mut answers, missing) = self.listed(holder, keys, age, need).await;
         if missing.is_empty() {
             return answers;
         }
@@ -90,35 +99,31 @@ impl Compute {
             Need::Current => Duration::ZERO,
             Need::Recent => JUST_READ.min(age),
         };
-        let (found, missing) = self.listed(holder, missing, again).await;
+        let (found, missing) = self.listed(holder, missing, again, need).await;
         answers.extend(found);
         answers.extend(missing.into_iter().map(|key| (key, Ok(Seen::Unlisted))));
         answers
     }
 
-    /// The answers of a list, and the keys that it lacks or whose machine is not complete yet.
-    async fn listed(&self, holder: &Holder, keys: Vec<Wanted>, age: Duration) -> (Answers, Vec<Wanted>) {
-        let is_fresh = age <= JUST_READ;
+    /// The answers of a list, and the keys that it lacks or whose machine is not complete yet. Whether a machine exists and
+    /// runs, the list of one that is not complete shows as well.
+    async fn listed(&self, holder: &Holder, keys: Vec<Wanted>, age: Duration, need: Need) -> (Answers, Vec<Wanted>) {
+        let waits = matches!(need, Need::Recent) && age > JUST_READ;
         let listed = match self.fleet.machines(holder, age).await {
             Ok(listed) => listed.value,
             Err(error) => return (keys.into_iter().map(|key| (key, Err(error.clone()))).collect(), Vec::new()),
         };
         let Some(machines) = listed.as_ref() else {
-            if *holder == self.settings.group(None) {
-                let why = "the resource group of the cluster is not found: check resourceGroup and subscriptionId";
-                let error = ApiError::of_kind(VM_LIST, ccm_kit::call::ErrorKind::Incomplete, why);
-                return (keys.into_iter().map(|key| (key, Err(error.clone()))).collect(), Vec::new());
-            }
             return (Vec::new(), keys);
         };
         let (mut answers, mut missing) = (Vec::new(), Vec::new());
         for key in keys {
-            let seen = match &key {
-                Wanted::Machine(id) => machines.get(id).map(|machine| Seen::One(machine.clone())),
-                Wanted::Name { name, .. } => one_of(&machines.named(name)),
+            let seen = match &key.key {
+                Key::Machine(id) => machines.get(id).map(|machine| Seen::One(machine.clone())),
+                Key::Name { name, .. } => one_of(&machines.named(name)),
             };
             match seen {
-                Some(Seen::One(machine)) if !is_fresh && !machine.is_settled() => missing.push(key),
+                Some(Seen::One(machine)) if waits && !machine.is_settled() => missing.push(key),
                 Some(seen) => answers.push((key, Ok(seen))),
                 None => missing.push(key),
             }
@@ -128,30 +133,34 @@ impl Compute {
 
     /// The answers for names in a resource group: from the scale sets whose instances may have the name and from the
     /// machines, as known; then from what may be new.
-    async fn in_group(&self, group: Holder, names: Vec<String>, need: Need) -> Answers {
-        let label = self.settings.label(&group);
-        let mut left: BTreeSet<Wanted> =
-            names.into_iter().map(|name| Wanted::Name { name, group: label.clone() }).collect();
+    async fn in_group(&self, group: Holder, mut left: BTreeSet<Wanted>, need: Need) -> Answers {
         let mut answers = Answers::new();
-        let has_sets = self.settings.vm_type == VmType::Vmss;
-        let mut may_be_new = false;
-        if has_sets {
-            may_be_new = self.in_sets(&group, &mut left, &mut answers, self.settings.ages.sets(), need).await;
-        }
+        let mut sets = match self.settings.vm_type {
+            VmType::Vmss => self.in_sets(&group, &mut left, &mut answers, self.settings.ages.sets(), need).await,
+            VmType::Standard | VmType::VmssFlex => Ok(false),
+        };
         if self.settings.has_machines && !left.is_empty() {
-            let keys = std::mem::take(&mut left).into_iter().collect();
-            let (found, missing) = self.listed(&group, keys, self.age(&group, need)).await;
+            let keys: Vec<Wanted> = std::mem::take(&mut left).into_iter().collect();
+            let age = self.age(&group, &keys, need);
+            let (found, missing) = self.listed(&group, keys, age, need).await;
+            // A new scale set may have what a list that failed does not show.
+            let (failed, found): (Answers, Answers) = found.into_iter().partition(|(_, answer)| answer.is_err());
             answers.extend(found);
-            left.extend(missing);
+            left.extend(failed.into_iter().map(|(key, _)| key).chain(missing));
         }
-        if may_be_new && !left.is_empty() {
-            self.in_sets(&group, &mut left, &mut answers, JUST_READ, need).await;
+        if matches!(sets, Ok(true)) && !left.is_empty() {
+            sets = self.in_sets(&group, &mut left, &mut answers, JUST_READ, need).await;
         }
         if self.settings.has_machines && !left.is_empty() {
             let keys = std::mem::take(&mut left).into_iter().collect();
             answers.extend(self.in_holder(&group, keys, JUST_READ, need).await);
         }
         answers.extend(left.into_iter().map(|key| (key, Ok(Seen::Unlisted))));
+        if let Err(error) = sets {
+            // A name that no machine has may be of a scale set.
+            let unlisted = answers.iter_mut().filter(|(_, answer)| matches!(answer, Ok(Seen::Unlisted)));
+            unlisted.for_each(|(_, answer)| *answer = Err(error.clone()));
+        }
         answers
     }
 
@@ -164,28 +173,23 @@ impl Compute {
         answers: &mut Answers,
         age: Duration,
         need: Need,
-    ) -> bool {
-        let sets = match self.fleet.sets(group, age).await {
-            Ok(sets) => sets.value,
-            Err(error) => {
-                answers.extend(std::mem::take(left).into_iter().map(|key| (key, Err(error.clone()))));
-                return false;
-            }
-        };
-        let is_of = |key: &Wanted, prefix: &str| matches!(key, Wanted::Name { name, .. } if may_be_of(prefix, name));
+    ) -> Result<bool, ApiError> {
+        let sets = self.fleet.sets(group, age).await?.value;
+        let is_of = |key: &Wanted, prefix: &str| matches!(&key.key, Key::Name { name, .. } if may_be_of(prefix, name));
         for set in sets.iter().filter(|set| !set.is_flexible) {
             let of_set: Vec<Wanted> = left.iter().filter(|key| is_of(key, &set.prefix)).cloned().collect();
             if of_set.is_empty() {
                 continue;
             }
             let holder = Holder::ScaleSet(set.id.clone());
-            let found = self.in_holder(&holder, of_set, self.age(&holder, need), need).await;
+            let age = self.age(&holder, &of_set, need);
+            let found = self.in_holder(&holder, of_set, age, need).await;
             for (key, answer) in found.into_iter().filter(|(_, answer)| !matches!(answer, Ok(Seen::Unlisted))) {
                 left.remove(&key);
                 answers.push((key, answer));
             }
         }
-        left.iter().any(|key| !sets.iter().any(|set| is_of(key, &set.prefix)))
+        Ok(left.iter().any(|key| !sets.iter().any(|set| is_of(key, &set.prefix))))
     }
 }
 
@@ -230,11 +234,11 @@ impl Source for Compute {
 
     /// A node may have another name than its machine.
     fn is_evidence(key: &Wanted) -> bool {
-        matches!(key, Wanted::Machine(_))
+        matches!(key.key, Key::Machine(_))
     }
 
     fn ambiguous(&self, key: &Wanted, ids: &[String]) -> ProviderError {
-        let Wanted::Name { name, .. } = key else { return ProviderError::bug(format!("{key:?} is not unique")) };
+        let Key::Name { name, .. } = &key.key else { return ProviderError::bug(format!("{key:?} is not unique")) };
         let ids = ids.join(", ");
         ProviderError::unknown(format!(
             "several machines have the name {name:?}: {ids}; set the provider ID of the node"

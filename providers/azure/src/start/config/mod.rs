@@ -107,7 +107,7 @@ pub(crate) struct LimitConfig {
     pub(crate) single: BTreeMap<String, RateConfig>,
 }
 
-/// The keys of a rate limit; those that are absent are taken from the keys of all types of objects.
+/// The keys of a rate limit; those that are absent or 0 are taken from the keys of all types of objects, except `on`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct RateConfig {
     pub(crate) on: Option<bool>,
@@ -223,7 +223,7 @@ impl Config {
         if let Some(file) = given("AZURE_FEDERATED_TOKEN_FILE") {
             (identity.federated_file, identity.federated) = (file, true);
         }
-        if let Some(secret) = given("AZURE_CLIENT_SECRET").filter(|_| identity.secret.is_empty()) {
+        if let Some(secret) = given("AZURE_CLIENT_SECRET") {
             identity.secret = Secret(secret);
         }
     }
@@ -240,22 +240,32 @@ impl Config {
 impl LimitConfig {
     /// The rates in force, by the first part of their keys. Upstream reads these keys, without effect.
     pub(crate) fn rates(&self) -> BTreeMap<String, Rates> {
+        let read = self.all.read(Rate { per_second: 1.0, bucket: 5.0 });
+        let write = self.all.write(read);
         let of = |key: &str| {
-            let own = self.single.get(key).copied().unwrap_or_default();
-            let all = &self.all;
-            if !own.on.or(all.on).unwrap_or_default() {
-                return None;
-            }
-            let per_second = own.qps.or(all.qps).unwrap_or(1.0);
-            let bucket = own.bucket.or(all.bucket).unwrap_or(5.0);
-            let write = Rate {
-                per_second: own.qps_write.or(all.qps_write).unwrap_or(per_second),
-                bucket: own.bucket_write.or(all.bucket_write).unwrap_or(bucket),
-            };
-            Some((key.to_owned(), Rates { read: Rate { per_second, bucket }, write }))
+            let own = self.single.get(key).unwrap_or(&self.all);
+            let rates = Rates { read: own.read(read), write: own.write(write) };
+            own.on.unwrap_or_default().then(|| (key.to_owned(), rates))
         };
         table::LIMITED.iter().filter_map(|key| of(key)).collect()
     }
+}
+
+impl RateConfig {
+    /// The rate of reads. As upstream, 0 is not given: files have the zero values of Go.
+    fn read(&self, default: Rate) -> Rate {
+        rate(self.qps, self.bucket, default)
+    }
+
+    /// The rate of writes.
+    fn write(&self, default: Rate) -> Rate {
+        rate(self.qps_write, self.bucket_write, default)
+    }
+}
+
+fn rate(per_second: Option<f64>, bucket: Option<f64>, default: Rate) -> Rate {
+    let given = |value: Option<f64>, default| value.filter(|value| *value > 0.0).unwrap_or(default);
+    Rate { per_second: given(per_second, default.per_second), bucket: given(bucket, default.bucket) }
 }
 
 /// Passes on the entries of a map that are not null. Two spellings of one key are an error.

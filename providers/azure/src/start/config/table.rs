@@ -103,13 +103,13 @@ keys! {
     "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects; interfaces of machines are in `subscriptionId`.";
     "identitySystem" Text(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
     "aadClientId" Text(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
-    "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret; else `AZURE_CLIENT_SECRET`.";
+    "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret. `AZURE_CLIENT_SECRET` wins.";
     "aadClientCertPath" Text(|c| &mut c.identity.certificate), "", "A PEM file with its key and certificate, without a password.";
     "aadClientCertPassword" Field::Secret(|c| &mut c.identity.certificate_password), "", "Refused: make a PEM file without a password.";
     "useManagedIdentityExtension" Flag(|c| &mut c.identity.managed), "false", "Tokens of the managed identity of the machine.";
     "userAssignedIdentityID" Text(|c| &mut c.identity.user_assigned), "", "The client ID or the ID of a user-assigned identity.";
     "useFederatedWorkloadIdentityExtension" Flag(|c| &mut c.identity.federated), "false", "Workload identity.";
-    "aadFederatedTokenFile" Text(|c| &mut c.identity.federated_file), "", "Its token, read for each login. `AZURE_FEDERATED_TOKEN_FILE` wins.";
+    "aadFederatedTokenFile" Text(|c| &mut c.identity.federated_file), "", "Its token, read for each login. Used with `useFederatedWorkloadIdentityExtension`. `AZURE_FEDERATED_TOKEN_FILE` wins, and switches it on.";
     "aadMSIDataPlaneIdentityPath" Text(|c| &mut c.raw.data_plane_path), "", "Refused.";
     "auxiliaryTokenProvider" Other("map", |c, _, _| c.raw.auxiliary = true), "", "Refused: a second tenant needs a client secret or certificate.";
     "userAgent" Text(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
@@ -119,8 +119,8 @@ keys! {
     "cloudProviderBackoffDuration" INTEGER, "5", "Without effect.";
     "cloudProviderBackoffExponent" NUMBER, "1.5", "Without effect.";
     "cloudProviderBackoffJitter" NUMBER, "1.0", "Without effect.";
-    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type.";
-    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0: only as many as the bucket holds.";
+    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type: `cloudProviderRateLimit` in them is its own switch, and the others default to those of all types.";
+    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0, here and in the next three, means the default.";
     "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
     "cloudProviderRateLimitQPSWrite" Rate(|r, v| r.qps_write = number(v)), "cloudProviderRateLimitQPS", "Writes per second.";
     "cloudProviderRateLimitBucketWrite" Rate(|r, v| r.bucket_write = number(v)), "cloudProviderRateLimitBucket", "Writes at once.";

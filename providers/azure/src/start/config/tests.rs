@@ -148,7 +148,7 @@ fn the_environment_wins_over_the_file() {
     let text = format!("{LEAST}tenantId: t1\naadClientId: c\naadClientSecret: file\n");
     let identity = Config::parse(&text, &environment).unwrap().0.identity;
     assert_eq!((&*identity.tenant, &*identity.client, &*identity.federated_file), ("t2", "c", "/token"));
-    assert!(identity.federated && identity.secret.0 == "file");
+    assert!(identity.federated && identity.secret.0 == "other");
 }
 
 #[test]
@@ -158,9 +158,26 @@ fn rates_are_those_of_the_type_else_those_of_all() {
     let all = rates("cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 2\ncloudProviderRateLimitBucket: 7\n");
     let both = |per_second, bucket| Rate { per_second, bucket };
     assert_eq!((all["disk"].read, all["route"].write), (both(2.0, 7.0), both(2.0, 7.0)));
-    let one = rates("LoadBalancerRateLimit: {CloudProviderRateLimit: true, cloudProviderRateLimitQPSWrite: 0}\n");
+    let one = rates("LoadBalancerRateLimit: {CloudProviderRateLimit: true, cloudProviderRateLimitQPS: 3}\n");
     assert_eq!(one.len(), 1);
-    assert_eq!((one["loadBalancer"].read, one["loadBalancer"].write), (both(1.0, 5.0), both(0.0, 5.0)));
+    assert_eq!((one["loadBalancer"].read, one["loadBalancer"].write), (both(3.0, 5.0), both(1.0, 5.0)));
+}
+
+#[test]
+fn a_rate_or_bucket_of_zero_is_not_given_and_a_type_has_its_own_switch() {
+    // The example of cloud-provider-azure's documentation.
+    let text = "cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 1\ncloudProviderRateLimitBucket: 1\n\
+                virtualMachineScaleSetRateLimit: {cloudProviderRatelimit: true, cloudProviderRateLimitBucket: 2, \
+                CloudProviderRateLimitBucketWrite: 2, cloudProviderRateLimitQPS: 0, CloudProviderRateLimitQPSWrite: 0}\n\
+                loadBalancerRateLimit: {cloudProviderRatelimit: false}\ndiskRateLimit: {}\n";
+    let rates = good(text).limits.rates();
+    let both = |per_second, bucket| Rate { per_second, bucket };
+    assert_eq!(rates["virtualMachineScaleSet"], Rates { read: both(1.0, 2.0), write: both(1.0, 2.0) });
+    assert_eq!(rates["route"], Rates { read: both(1.0, 1.0), write: both(1.0, 1.0) });
+    assert!(!rates.contains_key("loadBalancer") && !rates.contains_key("disk"));
+    let zeros = "cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 0\ncloudProviderRateLimitBucket: 0\n\
+                 cloudProviderRateLimitQPSWrite: 0\ncloudProviderRateLimitBucketWrite: 0\n";
+    assert_eq!(good(zeros).limits.rates()["route"], Rates { read: both(1.0, 5.0), write: both(1.0, 5.0) });
 }
 
 #[test]
