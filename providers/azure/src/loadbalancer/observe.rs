@@ -21,7 +21,7 @@ use super::late::{Now, Recent};
 use super::machines::{Interfaces, Machine, groups_of_interfaces, set_of};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
-use super::plan::MOST_SETS;
+use super::plan::{self, MOST_SETS};
 use super::refused::Refused;
 use super::rests::Parts;
 use super::wanted::hosts::internal_addresses;
@@ -513,11 +513,8 @@ fn needs_links(wanted: &Wanted, observed: &Observed) -> bool {
 }
 
 /// The names of the subnets that new internal frontends and private link services need.
-fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<String> {
-    let is_due =
-        |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
-    let items = wanted.items.values().filter(is_due);
-    let mut names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+pub(super) fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<String> {
+    let mut names = plan::subnets_of_frontends(env, observed, wanted);
     let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
     names.extend(links.map(|link| link.subnet.clone()));
     names
@@ -537,23 +534,6 @@ fn loses_frontend(observed: &Observed, item: &Item) -> bool {
             }
         };
         json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
-    })
-}
-
-/// Whether a frontend of an internal Service is missing or has another address than wanted.
-fn lacks_frontend(env: &Env, observed: &Observed, item: &Item) -> bool {
-    let Some(settings) = &item.settings else { return false };
-    item.families.iter().any(|family| {
-        let name = item.names.frontend(*family);
-        let balancers = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == item.scheme);
-        let frontends = balancers.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
-        let found = frontends.into_iter().find(|frontend| json::same(json::name(frontend), &name));
-        found.is_none_or(|frontend| {
-            let is_elsewhere = settings.names_subnet
-                && !json::same(json::reference(frontend, "subnet"), env.subnet_id(&settings.subnet).as_str());
-            let address = json::property(frontend, "privateIPAddress");
-            is_elsewhere || item.addresses.get(family).is_some_and(|wanted| !json::same(wanted, address))
-        })
     })
 }
 

@@ -138,6 +138,16 @@ impl Observed {
         json::named(&self.balancers, name)
     }
 
+    /// A subnet of the network; `None` if it does not exist.
+    pub(crate) fn subnet(&self, name: &str) -> Result<Option<&Value>, ProviderError> {
+        match self.subnets.get(name) {
+            Some(Seen::Present(subnet)) => Ok(Some(subnet)),
+            Some(Seen::Absent) => Ok(None),
+            Some(Seen::Unread(error)) => Err(error.clone().wrap(format!("the subnet {name}"))),
+            None => Err(ProviderError::bug(format!("the subnet {name} was not read"))),
+        }
+    }
+
     /// The public IP addresses of a resource group.
     pub(crate) fn public_ips_of(&self, group: &str) -> &[Value] {
         let seen = self.public_ips.get(&group.to_lowercase());

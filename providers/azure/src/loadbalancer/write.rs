@@ -129,12 +129,10 @@ impl End {
 /// Whether the public IP addresses of a part exist, and what must go before it is gone.
 fn takes_part(edit: &Edit, made: &Made) -> bool {
     let made = made.lock();
-    let mut needs = edit.needs.iter().chain(&edit.waits);
-    needs.all(|id| made.ready.contains(&id.folded()))
-}
-
-fn edits(write: &Write) -> &[Edit] {
-    if let Write::Balancer(change) = write { &change.edits } else { &[] }
+    let is_ready = |id: &ArmId| made.ready.contains(&id.folded());
+    // A frontend goes with its load balancer.
+    let is_gone = |id: &ArmId| is_ready(id) || id.parent().is_some_and(|balancer| is_ready(&balancer));
+    edit.needs.iter().chain(&edit.waits).all(is_ready) && edit.follows.iter().all(is_gone)
 }
 
 impl Writer<'_> {
@@ -143,6 +141,14 @@ impl Writer<'_> {
         let request = match write {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
+                let second;
+                let change = match change.is_second {
+                    true => {
+                        second = self.current(change).await?;
+                        &second
+                    }
+                    false => change,
+                };
                 let after = self.balancer_after(change, made);
                 if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
                 {
@@ -196,6 +202,14 @@ impl Writer<'_> {
         };
         made.lock().has_more |= has_more;
         self.send(&request, write, made).await
+    }
+
+    /// A change of the load balancer as it is now: this plan has written it before.
+    async fn current(&self, change: &BalancerChange) -> Result<BalancerChange, ProviderError> {
+        let text = || format!("somebody has deleted the load balancer {}", change.name);
+        let read = self.client.get(LB_GET, &change.id).await?;
+        let before = read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?;
+        Ok(BalancerChange { before, ..change.clone() })
     }
 
     /// Looks once more for a load balancer that the list did not show: lists may be late, and a PUT would replace it with
@@ -426,6 +440,16 @@ impl Writer<'_> {
         }
         if let Write::DeleteLink(deletion) = write {
             made.lock().ready.insert(deletion.id.folded());
+        }
+        if let Write::DeleteBalancer(id) = write {
+            made.lock().ready.insert(id.folded());
+        }
+        if let Write::Balancer(change) = write {
+            let moved = change.edits.iter().filter(|edit| edit.moves && takes_part(edit, made));
+            let names = moved.flat_map(|edit| &edit.drops);
+            let gone: Vec<String> =
+                names.map(|name| change.id.child("frontendIPConfigurations", name).folded()).collect();
+            made.lock().ready.extend(gone);
         }
     }
 

@@ -67,6 +67,31 @@ async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_basic_load_balancer_is_left_as_it_is_and_named() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    let base = scene.services["web"].default_load_balancer_name();
+    let ip = others::path("publicIPAddresses", &format!("kubernetes-{base}"));
+    let basic = json!({"location": "eastus", "sku": {"name": "Basic"},
+        "tags": {"k8s-azure-service": "default/web", "k8s-azure-cluster-name": CLUSTER},
+        "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}});
+    scene.bed.cloud.by_hand("PUT", &ip, &basic).unwrap();
+    let frontends = json!([{"name": base, "properties": {"publicIPAddress": {"id": ip}}}]);
+    let basic =
+        json!({"location": "eastus", "sku": {"name": "Basic"}, "properties": {"frontendIPConfigurations": frontends}});
+    scene.bed.cloud.by_hand("PUT", &others::path("loadBalancers", CLUSTER), &basic).unwrap();
+    scene.service("new", &[], port(81));
+    let names = ["web", "new"];
+    let mark = scene.mark();
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors.values().all(|error| error.contains("basic") && error.contains(CLUSTER)), "{errors:?}");
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_contradicts_fails_its_service_alone_and_names_both() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     scene.service("good", &[], port(80));

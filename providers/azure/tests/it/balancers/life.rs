@@ -349,3 +349,18 @@ async fn machines_of_another_tenant_than_the_network_are_nodes_and_members() {
     scene.delete(&["web"]).await;
     scene.bed.is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_internal_service_of_two_families_becomes_one_of_ipv6() {
+    let mut scene = Scene::dual(BY_ADDRESS, 2).await;
+    scene.spec("web", &[INTERNAL], json!({"ports": port(80), "ipFamilies": ["IPv6", "IPv4"]}));
+    scene.ensure(&["web"]).await;
+    scene.spec("web", &[INTERNAL], json!({"ports": port(81), "ipFamilies": ["IPv6"]}));
+    scene.ensure(&["web"]).await;
+    let ingress = &scene.services["web"].status.load_balancer.ingress;
+    assert!(ingress.len() == 1 && ingress[0].ip.contains(':'), "{ingress:?}");
+    let rules = items(&scene.object("loadBalancers", "kubernetes-internal"), "loadBalancingRules");
+    assert_eq!((rules.len(), &rules[0]["properties"]["frontendPort"]), (1, &json!(81)));
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
