@@ -189,6 +189,7 @@ impl Reads {
             cluster: self.facts(&balancers),
             balancers,
             refused: self.refused.of(wanted),
+            refused_rules: self.refused.of_rules(wanted),
             most_rules: self.refused.most_rules(),
             is_late,
             began: base.began,

@@ -50,6 +50,9 @@ pub(crate) struct Observed {
     pub(crate) cluster: Option<Facts>,
     /// Services whose part of a shared object the cloud refuses, by key.
     pub(crate) refused: BTreeMap<String, ProviderError>,
+    /// The same of security rules.
+    #[serde(default)]
+    pub(crate) refused_rules: BTreeMap<String, ProviderError>,
     /// The number of rules of an interface that Azure has named when it refused more.
     #[serde(default)]
     pub(crate) most_rules: Option<usize>,

@@ -66,6 +66,9 @@ pub(crate) struct SecurityChange {
 /// The part of one Service, with the addresses that later become destinations.
 #[derive(Debug, Clone)]
 pub(crate) struct SecurityPart {
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) fingerprint: u64,
     pub(crate) claim: Claim,
     pub(crate) pending: Vec<Reached>,
 }
