@@ -179,7 +179,12 @@ impl Reads {
             base.now.security_group = true;
         }
         let balancers = base.balancers.clone().unwrap_or_default();
-        let public_ips = base.public_ips.clone().unwrap_or_default();
+        let mut public_ips = base.public_ips.clone().unwrap_or_default();
+        if needs_rules {
+            let former = former_groups(env, wanted, &balancers, &public_ips).into_iter();
+            public_ips.extend(join_all(former.map(|group| self.public_ips(env, group))).await);
+            base.public_ips = Some(public_ips.clone());
+        }
         let security_group = base.security_group.clone().flatten();
         let is_late = self.is_late(env, &balancers, &public_ips, security_group.as_ref());
         Ok(Observed {
@@ -506,6 +511,25 @@ fn needs(env: &Env, wanted: &Wanted) -> (bool, BTreeSet<String>) {
         groups.extend(wanted.items.values().map(|item| item.public_ip_group.to_lowercase()));
     }
     (needs_rules, groups)
+}
+
+/// The resource groups that were not read and have addresses of frontends of Services, in lower case: an annotation may
+/// have named them before.
+fn former_groups(
+    env: &Env,
+    wanted: &Wanted,
+    balancers: &[Value],
+    read: &BTreeMap<String, Seen<Vec<Value>>>,
+) -> BTreeSet<String> {
+    let frontends = balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+    let is_due = |name: &str| wanted.items.values().any(|item| needs_rules(item) && item.names.own(name));
+    let group = |frontend: &Value| {
+        let id = ArmId::parse(json::reference(frontend, "publicIPAddress")).ok()?;
+        let group = id.group().to_lowercase();
+        let is_unread = json::same(id.subscription(), &env.subscription) && !read.contains_key(&group);
+        (is_unread && is_due(json::name(frontend))).then_some(group)
+    };
+    frontends.filter_map(group).collect()
 }
 
 fn needs_links(wanted: &Wanted, observed: &Observed) -> bool {

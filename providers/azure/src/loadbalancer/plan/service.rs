@@ -36,6 +36,9 @@ pub(crate) enum Reached {
 impl Planner<'_> {
     /// Plans the load balancer and the addresses of a Service that is ensured.
     pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
+        if let Some(error) = self.unread_former(item) {
+            return Err(error.clone());
+        }
         let addresses = self.public_ips(item, settings)?;
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
@@ -93,11 +96,25 @@ impl Planner<'_> {
             self.failed.insert(place, late);
             return;
         }
+        if let Some(error) = self.unread_former(item) {
+            self.failed.insert(place, error.clone());
+            return;
+        }
         self.leave(place, item, None);
         self.release_addresses(place, item, &[]);
         if let Some(error) = self.unread_addresses(item) {
             self.failed.insert(place, error.clone());
         }
+    }
+
+    /// Why the address of a frontend in a group that the Service does not name any more was not read. Without the frontend,
+    /// nothing would show the group.
+    fn unread_former(&self, item: &Item) -> Option<&ProviderError> {
+        let own = self.observed.frontends().filter(|frontend| item.names.own(json::name(frontend)));
+        let ids = own.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
+        let mut former =
+            ids.filter(|id| !same(id.group(), &self.env.group) && !same(id.group(), &item.public_ip_group));
+        former.find_map(|id| self.observed.unread_public_ips(id.group()))
     }
 
     /// Why addresses of a Service may exist that were not read. In a group that the annotation of a Service names by mistake

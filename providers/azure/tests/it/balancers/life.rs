@@ -364,3 +364,36 @@ async fn an_internal_service_of_two_families_becomes_one_of_ipv6() {
     scene.delete(&["web"]).await;
     is_empty(&scene);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_public_ip_in_a_group_that_is_no_longer_named_goes() {
+    let group = |name: &'static str| ("azure-load-balancer-resource-group", name);
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.bed.cloud.world(|world| ["a", "b"].map(|name| world.group("sub", name)));
+    let groups = |scene: &Scene| -> Vec<String> {
+        let ids = scene.objects("publicIPAddresses").into_iter().map(|ip| ip["id"].as_str().unwrap().to_owned());
+        ids.map(|id| id.split('/').nth(4).unwrap().to_owned()).collect()
+    };
+    scene.service("web", &[group("a")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["a"]);
+    scene.service("web", &[group("b")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["b"]);
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["rg"]);
+    scene.service("web", &[group("a")], port(80));
+    scene.ensure(&["web"]).await;
+    // The deletion does not end before the group can be read.
+    scene.service("web", &[], port(80));
+    let deny = |params: &str| Rule { params: Some(params.to_owned()), ..Rule::every(Fault::Deny) };
+    scene.bed.cloud.fault(deny("resourceGroups/a/").on("network", "publicIPAddresses.list"));
+    for action in [ServiceAction::Ensure, ServiceAction::Delete] {
+        assert!(scene.settle(&["web"], action).await.is_err(), "{action:?}");
+        assert_eq!(groups(&scene), ["a"], "{action:?}");
+    }
+    scene.bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
