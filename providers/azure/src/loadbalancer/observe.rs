@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::claim;
-use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
+use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
 use super::late::{Now, Recent};
@@ -36,6 +36,9 @@ use crate::client::{ApiError, Client};
 use crate::node::identity::is_unmanaged;
 use crate::node::zones::Zones;
 
+/// So many failed members are remembered.
+const MOST_FAILED: usize = 1000;
+
 /// The reads, shared by all Services.
 #[derive(Debug)]
 pub(super) struct Reads {
@@ -50,6 +53,8 @@ pub(super) struct Reads {
     sets: Mutex<BTreeMap<String, (String, String)>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
+    /// See [`Observed::failed_members`].
+    failed_members: Mutex<Vec<String>>,
     pub(super) known: Known,
     pub(super) recent: Recent,
     pub(super) refused: Refused,
@@ -88,8 +93,8 @@ impl Base {
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
         let (owners, due_models, sets, machines) = Default::default();
-        let (known, recent, refused) = Default::default();
-        Self { client, cluster, zones, owners, due_models, sets, machines, known, recent, refused }
+        let (failed_members, known, recent, refused) = Default::default();
+        Self { client, cluster, zones, owners, due_models, sets, machines, failed_members, known, recent, refused }
     }
 
     /// What was read in the last minutes.
@@ -195,6 +200,7 @@ impl Reads {
             balancers,
             refused: self.refused.of(wanted),
             refused_rules: self.refused.of_rules(wanted),
+            failed_members: lock(&self.failed_members).clone(),
             most_rules: self.refused.most_rules(),
             is_late,
             began: base.began,
@@ -456,6 +462,22 @@ impl Reads {
     /// The model of a scale set is to be read and planned again.
     pub(super) fn model_is_due(&self, set: &ArmId) {
         lock(&self.due_models).insert(set.clone());
+    }
+
+    /// A write has ended. Those of members that fail are not in the way of the others the next time.
+    pub(super) fn ended(&self, id: &ArmId, has_failed: bool) {
+        if [LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS].iter().any(|kind| id.is(kind)) {
+            return;
+        }
+        let id = id.folded();
+        let mut failed = lock(&self.failed_members);
+        failed.retain(|known| *known != id);
+        if has_failed {
+            // Machines that are gone stay at the beginning.
+            let surplus = failed.len().saturating_sub(MOST_FAILED - 1);
+            failed.drain(..surplus);
+            failed.push(id);
+        }
     }
 
     async fn read_set<'s>(&self, set: &'s ArmId) -> ReadSet<'s> {

@@ -53,6 +53,9 @@ pub(crate) struct Observed {
     /// The same of security rules.
     #[serde(default)]
     pub(crate) refused_rules: BTreeMap<String, ProviderError>,
+    /// The machines and pools whose last write has failed, by ID in lower case: the oldest failure first.
+    #[serde(default)]
+    pub(crate) failed_members: Vec<String>,
     /// The number of rules of an interface that Azure has named when it refused more.
     #[serde(default)]
     pub(crate) most_rules: Option<usize>,
@@ -163,6 +166,12 @@ impl Observed {
             Some(Seen::Unread(error)) => Some(error),
             _ => None,
         }
+    }
+
+    /// When the last write of a machine or pool has failed, as a place among all; `None`: it has not.
+    pub(crate) fn failed_at(&self, id: &ArmId) -> Option<usize> {
+        let id = id.folded();
+        self.failed_members.iter().position(|failed| *failed == id)
     }
 
     /// All public IP addresses that were read.

@@ -246,6 +246,9 @@ impl Writer<'_> {
                 ErrorKind::NoAnswer | ErrorKind::Incomplete => drop(writing),
             },
         }
+        if !matches!(sent, Ok(Sent::Accepted(..))) {
+            self.reads.ended(&request.id, sent.is_err());
+        }
         let is_unanswered = sent.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAnswer);
         match write {
             _ if request.operation.is_deletion() && sent.is_ok() => self.reads.recent.deleted(&request.id),
@@ -384,6 +387,7 @@ impl Writer<'_> {
         let state = self.client.poll(&pending).await?;
         let mut change = None;
         if !matches!(state, State::Running) {
+            self.reads.ended(&pending.id, matches!(state, State::Failed(_)));
             let watched = lock(&self.ongoing.0).remove(&operation.name);
             let answered = watched.as_ref().and_then(|watched| match &watched.end {
                 End::Operation(Some(object)) if self.is_end(&pending, &watched.change, object) => Some(object),

@@ -137,6 +137,7 @@ impl Planner<'_> {
             Items::Some(places) => places.first().copied(),
             Items::All => None,
         });
+        due.sort_by_cached_key(|(_, pool)| self.observed.failed_at(&pool.id));
         let has_more = due.len() > MOST_POOLS;
         due.truncate(MOST_POOLS);
         let first = earlier.or_else(|| due.first().map(|(place, _)| *place));
@@ -370,6 +371,11 @@ impl Planner<'_> {
         let most = if self.steps.iter().any(|step| step.part.kind == Kind::Frame) { FEW_AT_ONCE } else { MOST_AT_ONCE };
         let mut count = 0;
         let all = machines.len();
+        let mut machines: Vec<(Machine, Pools)> = machines.into_iter().collect();
+        let read = &self.observed.interfaces;
+        if !self.observed.failed_members.is_empty() {
+            machines.sort_by_cached_key(|(machine, _)| self.observed.failed_at(&read.of(machine)?.0));
+        }
         for (machine, pools) in machines {
             if count == most {
                 break;
