@@ -35,6 +35,7 @@ mod refused;
 mod repair;
 mod rests;
 pub(crate) mod selector;
+mod shares;
 pub(crate) mod tags;
 mod waiting;
 pub(crate) mod wanted;

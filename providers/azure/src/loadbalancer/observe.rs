@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::claim;
-use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS};
+use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
 use super::late::{Now, Recent};
 use super::machines::{Interfaces, Machine, groups_of_interfaces, set_of};
 use super::members::{Members, Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
-use super::plan::MOST_SETS;
+use super::plan::{self, MOST_SETS};
 use super::refused::Refused;
 use super::rests::Parts;
 use super::wanted::hosts::internal_addresses;
@@ -35,6 +35,9 @@ use crate::client::operation::{
 use crate::client::{ApiError, Client};
 use crate::node::identity::is_unmanaged;
 use crate::node::zones::Zones;
+
+/// So many failed members are remembered.
+const MOST_FAILED: usize = 1000;
 
 /// The reads, shared by all Services.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(super) struct Reads {
     sets: Mutex<BTreeMap<String, (String, String)>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
+    /// See [`Observed::failed_members`].
+    failed_members: Mutex<Vec<String>>,
     pub(super) known: Known,
     pub(super) recent: Recent,
     pub(super) refused: Refused,
@@ -88,8 +93,8 @@ impl Base {
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
         let (owners, due_models, sets, machines) = Default::default();
-        let (known, recent, refused) = Default::default();
-        Self { client, cluster, zones, owners, due_models, sets, machines, known, recent, refused }
+        let (failed_members, known, recent, refused) = Default::default();
+        Self { client, cluster, zones, owners, due_models, sets, machines, failed_members, known, recent, refused }
     }
 
     /// What was read in the last minutes.
@@ -176,7 +181,12 @@ impl Reads {
             base.now.security_group = true;
         }
         let balancers = base.balancers.clone().unwrap_or_default();
-        let public_ips = base.public_ips.clone().unwrap_or_default();
+        let mut public_ips = base.public_ips.clone().unwrap_or_default();
+        if needs_rules {
+            let former = former_groups(env, wanted, &balancers, &public_ips).into_iter();
+            public_ips.extend(join_all(former.map(|group| self.public_ips(env, group))).await);
+            base.public_ips = Some(public_ips.clone());
+        }
         let security_group = base.security_group.clone().flatten();
         let is_late = self.is_late(env, &balancers, &public_ips, security_group.as_ref());
         Ok(Observed {
@@ -186,6 +196,8 @@ impl Reads {
             cluster: self.facts(&balancers),
             balancers,
             refused: self.refused.of(wanted),
+            refused_rules: self.refused.of_rules(wanted),
+            failed_members: lock(&self.failed_members).clone(),
             most_rules: self.refused.most_rules(),
             is_late,
             began: base.began,
@@ -449,6 +461,22 @@ impl Reads {
         lock(&self.due_models).insert(set.clone());
     }
 
+    /// A write has ended. Those of members that fail are not in the way of the others the next time.
+    pub(super) fn ended(&self, id: &ArmId, has_failed: bool) {
+        if [LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS].iter().any(|kind| id.is(kind)) {
+            return;
+        }
+        let id = id.folded();
+        let mut failed = lock(&self.failed_members);
+        failed.retain(|known| *known != id);
+        if has_failed {
+            // Machines that are gone stay at the beginning.
+            let surplus = failed.len().saturating_sub(MOST_FAILED - 1);
+            failed.drain(..surplus);
+            failed.push(id);
+        }
+    }
+
     async fn read_set<'s>(&self, set: &'s ArmId) -> ReadSet<'s> {
         let query = Query::default().with("$expand", "instanceView");
         let model = self.client.get(VMSS_GET, set);
@@ -504,17 +532,33 @@ fn needs(env: &Env, wanted: &Wanted) -> (bool, BTreeSet<String>) {
     (needs_rules, groups)
 }
 
+/// The resource groups that were not read and have addresses of frontends of Services, in lower case: an annotation may
+/// have named them before.
+fn former_groups(
+    env: &Env,
+    wanted: &Wanted,
+    balancers: &[Value],
+    read: &BTreeMap<String, Seen<Vec<Value>>>,
+) -> BTreeSet<String> {
+    let frontends = balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+    let is_due = |name: &str| wanted.items.values().any(|item| needs_rules(item) && item.names.own(name));
+    let group = |frontend: &Value| {
+        let id = ArmId::parse(json::reference(frontend, "publicIPAddress")).ok()?;
+        let group = id.group().to_lowercase();
+        let is_unread = json::same(id.subscription(), &env.subscription) && !read.contains_key(&group);
+        (is_unread && is_due(json::name(frontend))).then_some(group)
+    };
+    frontends.filter_map(group).collect()
+}
+
 fn needs_links(wanted: &Wanted, observed: &Observed) -> bool {
     let mut items = wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
     items.any(|item| item.may_have_link || loses_frontend(observed, item))
 }
 
 /// The names of the subnets that new internal frontends and private link services need.
-fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<String> {
-    let is_due =
-        |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
-    let items = wanted.items.values().filter(is_due);
-    let mut names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+pub(super) fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) -> BTreeSet<String> {
+    let mut names = plan::subnets_of_frontends(env, observed, wanted);
     let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
     names.extend(links.map(|link| link.subnet.clone()));
     names
@@ -534,23 +578,6 @@ fn loses_frontend(observed: &Observed, item: &Item) -> bool {
             }
         };
         json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
-    })
-}
-
-/// Whether a frontend of an internal Service is missing or has another address than wanted.
-fn lacks_frontend(env: &Env, observed: &Observed, item: &Item) -> bool {
-    let Some(settings) = &item.settings else { return false };
-    item.families.iter().any(|family| {
-        let name = item.names.frontend(*family);
-        let balancers = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == item.scheme);
-        let frontends = balancers.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
-        let found = frontends.into_iter().find(|frontend| json::same(json::name(frontend), &name));
-        found.is_none_or(|frontend| {
-            let is_elsewhere = settings.names_subnet
-                && !json::same(json::reference(frontend, "subnet"), env.subnet_id(&settings.subnet).as_str());
-            let address = json::property(frontend, "privateIPAddress");
-            is_elsewhere || item.addresses.get(family).is_some_and(|wanted| !json::same(wanted, address))
-        })
     })
 }
 

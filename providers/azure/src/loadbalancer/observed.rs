@@ -50,6 +50,12 @@ pub(crate) struct Observed {
     pub(crate) cluster: Option<Facts>,
     /// Services whose part of a shared object the cloud refuses, by key.
     pub(crate) refused: BTreeMap<String, ProviderError>,
+    /// The same of security rules.
+    #[serde(default)]
+    pub(crate) refused_rules: BTreeMap<String, ProviderError>,
+    /// The machines and pools whose last write has failed, by ID in lower case: the oldest failure first.
+    #[serde(default)]
+    pub(crate) failed_members: Vec<String>,
     /// The number of rules of an interface that Azure has named when it refused more.
     #[serde(default)]
     pub(crate) most_rules: Option<usize>,
@@ -138,6 +144,16 @@ impl Observed {
         json::named(&self.balancers, name)
     }
 
+    /// A subnet of the network; `None` if it does not exist.
+    pub(crate) fn subnet(&self, name: &str) -> Result<Option<&Value>, ProviderError> {
+        match self.subnets.get(name) {
+            Some(Seen::Present(subnet)) => Ok(Some(subnet)),
+            Some(Seen::Absent) => Ok(None),
+            Some(Seen::Unread(error)) => Err(error.clone().wrap(format!("the subnet {name}"))),
+            None => Err(ProviderError::bug(format!("the subnet {name} was not read"))),
+        }
+    }
+
     /// The public IP addresses of a resource group.
     pub(crate) fn public_ips_of(&self, group: &str) -> &[Value] {
         let seen = self.public_ips.get(&group.to_lowercase());
@@ -150,6 +166,12 @@ impl Observed {
             Some(Seen::Unread(error)) => Some(error),
             _ => None,
         }
+    }
+
+    /// When the last write of a machine or pool has failed, as a place among all; `None`: it has not.
+    pub(crate) fn failed_at(&self, id: &ArmId) -> Option<usize> {
+        let id = id.folded();
+        self.failed_members.iter().position(|failed| *failed == id)
     }
 
     /// All public IP addresses that were read.

@@ -18,9 +18,13 @@ const REFUSED: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     /// By Service.
-    services: Mutex<BTreeMap<String, Refusal>>,
+    services: Refusals,
+    /// The same of security rules.
+    rules: Refusals,
     most_rules: Mutex<Option<usize>>,
 }
+
+type Refusals = Mutex<BTreeMap<String, Refusal>>;
 
 #[derive(Debug)]
 struct Refusal {
@@ -30,9 +34,14 @@ struct Refusal {
 }
 
 impl Refused {
-    /// Records that the cloud refuses the part of a Service.
+    /// Records that the cloud refuses the part of a Service in a load balancer.
     pub(super) fn note(&self, key: &str, fingerprint: u64, error: ProviderError) {
         lock(&self.services).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
+    }
+
+    /// Records that the cloud refuses the security rules of a Service.
+    pub(super) fn note_rules(&self, key: &str, fingerprint: u64, error: ProviderError) {
+        lock(&self.rules).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
     }
 
     /// Records the limit in the text of an error, until the next start; whether it is news.
@@ -48,7 +57,16 @@ impl Refused {
 
     /// The refusals that still hold for these Services.
     pub(super) fn of(&self, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
-        let mut refused = lock(&self.services);
+        Self::still(&self.services, wanted)
+    }
+
+    /// The same of security rules.
+    pub(super) fn of_rules(&self, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
+        Self::still(&self.rules, wanted)
+    }
+
+    fn still(refused: &Refusals, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
+        let mut refused = lock(refused);
         refused.retain(|_, refusal| refusal.at.elapsed() < REFUSED);
         let mut found = BTreeMap::new();
         for item in wanted.items.values() {

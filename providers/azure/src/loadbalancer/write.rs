@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
 use super::known::LATE;
-use super::names::is_of;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::security::has_failed;
 use super::plan::service::Reached;
-use super::plan::step::{Made, SecurityChange, Write};
+use super::plan::step::{Made, SecurityChange, SecurityPart, Write};
 use super::repair::{self, Repairs};
+use super::shares::Shares;
 use super::waiting::Waiting;
 use crate::annotations as keys;
 use crate::client::id::ArmId;
@@ -78,13 +78,16 @@ const UPDATING: Duration = Duration::from_secs(30);
 enum Change {
     /// The parts of the Services in a load balancer.
     Balancer(Vec<Edit>),
-    /// The whole security group.
-    Security(Value),
+    /// The whole security group, and the parts of the Services in it.
+    Security(Value, Vec<SecurityPart>),
 }
 
 impl Change {
-    fn edits(&self) -> &[Edit] {
-        if let Self::Balancer(edits) = self { edits } else { &[] }
+    fn shares(&self) -> Shares<'_> {
+        match self {
+            Self::Balancer(edits) => Shares::Balancer(edits),
+            Self::Security(_, parts) => Shares::Security(parts),
+        }
     }
 
     /// Whether the object has all of it.
@@ -96,7 +99,7 @@ impl Change {
                 frontends.for_each(|it| json::object_mut(it, "properties").retain(|_, value| !value.is_null()));
                 !edit.changes(object)
             }),
-            Self::Security(group) => rules(group) == rules(object),
+            Self::Security(group, _) => rules(group) == rules(object),
         }
     }
 }
@@ -129,12 +132,10 @@ impl End {
 /// Whether the public IP addresses of a part exist, and what must go before it is gone.
 fn takes_part(edit: &Edit, made: &Made) -> bool {
     let made = made.lock();
-    let mut needs = edit.needs.iter().chain(&edit.waits);
-    needs.all(|id| made.ready.contains(&id.folded()))
-}
-
-fn edits(write: &Write) -> &[Edit] {
-    if let Write::Balancer(change) = write { &change.edits } else { &[] }
+    let is_ready = |id: &ArmId| made.ready.contains(&id.folded());
+    // A frontend goes with its load balancer.
+    let is_gone = |id: &ArmId| is_ready(id) || id.parent().is_some_and(|balancer| is_ready(&balancer));
+    edit.needs.iter().chain(&edit.waits).all(is_ready) && edit.follows.iter().all(is_gone)
 }
 
 impl Writer<'_> {
@@ -143,6 +144,14 @@ impl Writer<'_> {
         let request = match write {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
+                let second;
+                let change = match change.is_second {
+                    true => {
+                        second = self.current(change).await?;
+                        &second
+                    }
+                    false => change,
+                };
                 let after = self.balancer_after(change, made);
                 if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
                 {
@@ -198,6 +207,14 @@ impl Writer<'_> {
         self.send(&request, write, made).await
     }
 
+    /// A change of the load balancer as it is now: this plan has written it before.
+    async fn current(&self, change: &BalancerChange) -> Result<BalancerChange, ProviderError> {
+        let text = || format!("somebody has deleted the load balancer {}", change.name);
+        let read = self.client.get(LB_GET, &change.id).await?;
+        let before = read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?;
+        Ok(BalancerChange { before, ..change.clone() })
+    }
+
     /// Looks once more for a load balancer that the list did not show: lists may be late, and a PUT would replace it with
     /// the rules of all other Services.
     async fn is_absent(&self, id: &ArmId) -> Result<(), ProviderError> {
@@ -229,6 +246,9 @@ impl Writer<'_> {
                 ErrorKind::NoAnswer | ErrorKind::Incomplete => drop(writing),
             },
         }
+        if !matches!(sent, Ok(Sent::Accepted(..))) {
+            self.reads.ended(&request.id, sent.is_err());
+        }
         let is_unanswered = sent.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAnswer);
         match write {
             _ if request.operation.is_deletion() && sent.is_ok() => self.reads.recent.deleted(&request.id),
@@ -252,7 +272,9 @@ impl Writer<'_> {
                         let edits = change.edits.iter().filter(|edit| takes_part(edit, made));
                         Some(Change::Balancer(edits.cloned().collect()))
                     }
-                    Write::Security(_) => request.body.clone().map(Change::Security),
+                    Write::Security(change) => {
+                        request.body.clone().map(|group| Change::Security(group, change.parts.clone()))
+                    }
                     _ => None,
                 };
                 if let Some(change) = change {
@@ -276,7 +298,7 @@ impl Writer<'_> {
                 if self.repaired(write, &error.message).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
-                Err(self.explained(edits(write), error.into()))
+                Err(self.explained(Shares::of(write), error.into()))
             }
         }
     }
@@ -365,6 +387,7 @@ impl Writer<'_> {
         let state = self.client.poll(&pending).await?;
         let mut change = None;
         if !matches!(state, State::Running) {
+            self.reads.ended(&pending.id, matches!(state, State::Failed(_)));
             let watched = lock(&self.ongoing.0).remove(&operation.name);
             let answered = watched.as_ref().and_then(|watched| match &watched.end {
                 End::Operation(Some(object)) if self.is_end(&pending, &watched.change, object) => Some(object),
@@ -380,8 +403,8 @@ impl Writer<'_> {
             State::Failed(error) => {
                 self.reads.recent.forget(&pending.id);
                 self.reads.known.forget(LATE);
-                let edits = change.as_ref().map(|change| change.edits()).unwrap_or_default();
-                Progress::Failed(self.explained(edits, error.into()))
+                let shares = change.as_ref().map_or(Shares::Balancer(&[]), |change| change.shares());
+                Progress::Failed(self.explained(shares, error.into()))
             }
         })
     }
@@ -427,6 +450,16 @@ impl Writer<'_> {
         if let Write::DeleteLink(deletion) = write {
             made.lock().ready.insert(deletion.id.folded());
         }
+        if let Write::DeleteBalancer(id) = write {
+            made.lock().ready.insert(id.folded());
+        }
+        if let Write::Balancer(change) = write {
+            let moved = change.edits.iter().filter(|edit| edit.moves && takes_part(edit, made));
+            let names = moved.flat_map(|edit| &edit.drops);
+            let gone: Vec<String> =
+                names.map(|name| change.id.child("frontendIPConfigurations", name).folded()).collect();
+            made.lock().ready.extend(gone);
+        }
     }
 
     /// Reads the new addresses that become destinations: one list for all public ones of a group, one load balancer for
@@ -463,92 +496,32 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What the failure of a write of a load balancer means: if the error names objects of some of the Services, these are
+    /// What the failure of a write of a shared object means: if the error names objects of some of the Services, these are
     /// left out, and the engine plans again.
-    fn explained(&self, edits: &[Edit], error: ProviderError) -> ProviderError {
+    fn explained(&self, shares: Shares<'_>, error: ProviderError) -> ProviderError {
         if !matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict) {
             return error;
         }
+        let text = error.to_string();
         // The surplus fails alone when it is planned with the limit.
-        if !edits.is_empty() && self.reads.refused.learn(&error.to_string()) {
-            return ProviderError::new(ErrorClass::Conflict, error.to_string());
+        if matches!(shares, Shares::Balancer(edits) if !edits.is_empty()) && self.reads.refused.learn(&text) {
+            return ProviderError::new(ErrorClass::Conflict, text);
         }
-        let text = error.to_string().to_lowercase();
-        let named: Vec<&Edit> = edits.iter().filter(|edit| names_part(&text, edit)).collect();
-        if named.is_empty() || named.len() == edits.len() && named.len() > 1 {
+        let (named, count) = (shares.named(&text.to_lowercase()), shares.len());
+        if named.is_empty() || named.len() == count && count > 1 {
             return error;
         }
-        for edit in &named {
-            let why = "the load balancer is written without this Service; correct what the error names, or change the Service";
-            self.reads.refused.note(&edit.key, edit.fingerprint, error.clone().wrap(why));
+        for (key, fingerprint) in &named {
+            shares.note(&self.reads.refused, key, *fingerprint, error.clone());
         }
-        match named.len() < edits.len() {
-            true => ProviderError::new(ErrorClass::Conflict, error.to_string()),
+        match named.len() < count {
+            true => ProviderError::new(ErrorClass::Conflict, text),
             false => error,
         }
     }
 }
 
-/// Whether the text of an error, in lower case, names an object of this part: one with the name of the Service, or its
-/// public IP address by ID. The name of an address is users' choice, and may be any word of the text.
-fn names_part(text: &str, edit: &Edit) -> bool {
-    let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
-    let mut ips = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| format!("/publicipaddresses/{}", id.name()));
-    let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
-    let mut own = names.filter(|name| is_of(name, &edit.base));
-    ips.any(|id| mentions(text, &id)) || own.any(|name| mentions(text, name))
-}
-
-/// Whether a text in lower case contains a name, and not only as the beginning of a longer one.
-fn mentions(text: &str, name: &str) -> bool {
-    let name = name.to_lowercase();
-    let ends = |rest: &str| {
-        let mut next = rest.chars();
-        match next.next() {
-            // The end of a sentence, or part of a name.
-            Some('.') => !next.next().is_some_and(char::is_alphanumeric),
-            Some(c) => !c.is_alphanumeric() && !matches!(c, '-' | '_'),
-            None => true,
-        }
-    };
-    text.match_indices(&name).any(|(at, _)| text.get(at + name.len()..).is_some_and(ends))
-}
-
 fn operation(pending: &Pending) -> Operation {
     let text = format!("changing {} {}", pending.id.kind().rsplit('/').next().unwrap_or_default(), pending.id.name());
     Operation { name: pending.to_string(), text }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const IPS: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses";
-
-    /// The part of a Service whose public IP address has this name.
-    fn part(base: &str, ip: &str) -> Edit {
-        Edit {
-            base: base.to_owned(),
-            frontends: vec![json!({"name": base, "properties": {"publicIPAddress": {"id": format!("{IPS}/{ip}")}}})],
-            rules: vec![json!({"name": format!("{base}-TCP-80")})],
-            probes: vec![json!({"name": "cluster-service-shared-health-probe"})],
-            ..Edit::default()
-        }
-    }
-
-    #[test]
-    fn an_error_is_that_of_the_part_whose_object_it_names() {
-        let of = |text: &str, base, ip| names_part(&text.to_lowercase(), &part(base, ip));
-        let taken = format!("Resource {IPS}/web1 is in use by another frontend.");
-        assert!(of(&taken, "a1", "web1") && of(&taken, "a1", "WEB1"));
-        assert!(!of(&taken, "a1", "web"), "the beginning of another name");
-        assert!(!of(&taken, "a1", "in"), "a word of the text is no address");
-        let rule = "Rule a1-TCP-80 is invalid.";
-        assert!(of(rule, "a1", "x") && !of(rule, "a2", "x"));
-        assert!(!of("Rule a1-TCP-8080 is invalid", "a1", "x"), "a rule of another port");
-        assert!(!of("Probe cluster-service-shared-health-probe is invalid", "a1", "x"), "the probe is everybody's");
-        assert!(of(&format!("see {IPS}/web1."), "a1", "web1") && !of(&format!("see {IPS}/web1.eu"), "a1", "web1"));
-    }
 }

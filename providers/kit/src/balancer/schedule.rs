@@ -1,6 +1,6 @@
 //! The order in which steps begin. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::step::Step;
 
@@ -10,7 +10,7 @@ use super::step::Step;
 pub(super) struct Schedule {
     /// The position of each step; the same for consecutive steps of one stage.
     order: Vec<usize>,
-    /// The items that each step concerns.
+    /// The items that each step concerns, or waits for.
     items: Vec<Vec<usize>>,
     /// By item: the number of steps at each position that have not ended.
     left: Vec<BTreeMap<usize, usize>>,
@@ -35,8 +35,9 @@ impl Schedule {
                 position += 1;
             }
             before = step.stage;
-            let items = if step.stage.is_none() { all() } else { step.items.of(count) };
-            let items = if items.is_empty() { all() } else { items };
+            let own = if step.stage.is_none() { all() } else { step.items.of(count) };
+            let mut items: BTreeSet<usize> = if own.is_empty() { all() } else { own }.into_iter().collect();
+            items.extend(step.after.iter().filter(|item| **item < count));
             for item in &items {
                 if let Some(left) = schedule.left.get_mut(*item) {
                     *left.entry(position).or_default() += 1;
@@ -44,7 +45,7 @@ impl Schedule {
                 schedule.at.entry((*item, position)).or_default().push(index);
             }
             schedule.order.push(position);
-            schedule.items.push(items);
+            schedule.items.push(items.into_iter().collect());
         }
         schedule
     }
@@ -91,5 +92,35 @@ impl Schedule {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider::{Risk, Verb};
+
+    use super::super::step::{Items, Kind, Part};
+    use super::*;
+
+    #[test]
+    fn a_step_begins_after_those_of_items_that_do_not_fail_with_it() {
+        let step = |item: usize, stage: u32| {
+            let (id, reason) = (item.to_string(), String::new());
+            let summary = ccm_provider::Step {
+                verb: Verb::Update,
+                kind: "it".into(),
+                id,
+                changes: Vec::new(),
+                reason,
+                risk: Risk::None,
+            };
+            Step::new((), summary, Items::one(item), Part::new(Kind::Frame)).stage(stage)
+        };
+        let steps = [step(0, 1), step(1, 2).after([0].into()), step(0, 3)];
+        let mut schedule = Schedule::new(&steps, 2);
+        assert_eq!(schedule.first(), [0]);
+        assert_eq!(schedule.after(0), [1]);
+        assert_eq!(schedule.after(1), [2], "and those behind it wait for it");
+        assert!(!schedule.has_ended(0));
     }
 }

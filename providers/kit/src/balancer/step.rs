@@ -61,6 +61,8 @@ pub struct Step<W> {
     pub summary: Summary,
     /// The items for which it is.
     pub items: Items,
+    /// Other items whose steps of smaller stages end before this one, and which do not fail with it.
+    pub after: BTreeSet<usize>,
     /// The part of the load balancer to which it belongs.
     pub part: Part,
     /// The kinds of parts without which it is not executed.
@@ -186,6 +188,7 @@ impl<W> Step<W> {
             write,
             summary,
             items,
+            after: BTreeSet::new(),
             part,
             needs,
             stage: None,
@@ -207,6 +210,13 @@ impl<W> Step<W> {
     #[must_use]
     pub fn stage(mut self, stage: u32) -> Self {
         self.stage = Some(stage);
+        self
+    }
+
+    /// The step after those of other items.
+    #[must_use]
+    pub fn after(mut self, items: BTreeSet<usize>) -> Self {
+        self.after = items;
         self
     }
 

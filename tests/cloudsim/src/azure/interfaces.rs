@@ -55,7 +55,8 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
         let before = old.and_then(|old| {
             list(old, "/properties/ipConfigurations").iter().find(|known| same(text(known, "/name"), &name))
         });
-        result = result.and_then(|()| networks::assign(world, configuration, &user, before));
+        result = result
+            .and_then(|()| networks::assign(world, configuration, &user, before, &mut networks::Beside::default()));
     }
     result?;
     let all: Vec<(String, &Value)> = list(fields, "/properties/ipConfigurations")

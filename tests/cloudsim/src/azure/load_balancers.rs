@@ -3,6 +3,7 @@
 use super::ids::Id;
 use super::json::{at, default, each, list, number, same, set, text};
 use super::kinds::{Ref, of_configuration, reference};
+use super::networks::Beside;
 use super::world::World;
 use super::{errors, interfaces, networks, pools, public_ips};
 use crate::core::rest::{Call, Problem, Reply};
@@ -72,6 +73,7 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
         return Err(errors::bad("LoadBalancerSkuCannotBeChanged", text));
     }
     names(id, fields)?;
+    only_with_frontend(id, fields)?;
     inner_references(id, fields)?;
     frontends(world, id, old, fields)?;
     for pool in list(fields, "/properties/backendAddressPools") {
@@ -86,6 +88,20 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
         dropped(world, id, old, fields)?;
     }
     settled_members(world, id, fields)
+}
+
+/// Without a frontend it has no other parts.
+fn only_with_frontend(id: &Id, fields: &Value) -> Result<(), Problem> {
+    let has = |part: &str| !list(fields, &format!("/properties/{part}")).is_empty();
+    let others = ["backendAddressPools", "loadBalancingRules", "probes", "inboundNatRules", "outboundRules"];
+    if has("frontendIPConfigurations") || !others.into_iter().any(has) {
+        return Ok(());
+    }
+    let text = format!(
+        "Load Balancer {} does not have Frontend IP Configuration, but it has other child resources. This setup is not supported.",
+        id.text()
+    );
+    Err(errors::bad("LoadBalancerWithoutFrontendIPCantHaveChildResources", text))
 }
 
 fn names(id: &Id, fields: &Value) -> Result<(), Problem> {
@@ -159,10 +175,21 @@ fn frontends(world: &mut World, id: &Id, old: Option<&Value>, fields: &mut Value
     let sku = text(fields, "/sku/name").to_owned();
     let mut taken = BTreeMap::new();
     let mut result = Ok(());
+    let mut beside = beside(id, old, fields);
     for frontend in each(fields, "/properties/frontendIPConfigurations") {
-        result = result.and_then(|()| self::frontend(world, id, old, &sku, frontend, &mut taken));
+        result = result.and_then(|()| self::frontend(world, id, old, &sku, frontend, &mut taken, &mut beside));
     }
     result
+}
+
+/// The frontends that a write removes, and the private addresses of the others.
+fn beside(id: &Id, old: Option<&Value>, fields: &Value) -> Beside {
+    let of = |balancer| list(balancer, "/properties/frontendIPConfigurations");
+    let key = |frontend| id.child("frontendIPConfigurations", text(frontend, "/name")).key();
+    let stay: BTreeSet<String> = of(fields).iter().map(key).collect();
+    let gone = old.map(of).unwrap_or_default().iter().map(key).filter(|key| !stay.contains(key)).collect();
+    let taken = of(fields).iter().filter_map(|it| text(it, "/properties/privateIPAddress").parse().ok()).collect();
+    Beside { gone, taken }
 }
 
 fn frontend(
@@ -172,6 +199,7 @@ fn frontend(
     sku: &str,
     frontend: &mut Value,
     taken: &mut BTreeMap<String, String>,
+    beside: &mut Beside,
 ) -> Result<(), Problem> {
     let name = text(frontend, "/name").to_owned();
     let user = id.child("frontendIPConfigurations", &name).text();
@@ -210,7 +238,7 @@ fn frontend(
         let before = old.and_then(|old| {
             list(old, "/properties/frontendIPConfigurations").iter().find(|known| same(text(known, "/name"), &name))
         });
-        networks::assign(world, frontend, &user, before)?;
+        networks::assign(world, frontend, &user, before, beside)?;
     }
     Ok(())
 }

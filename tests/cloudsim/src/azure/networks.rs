@@ -58,12 +58,22 @@ pub(super) fn show_subnet(world: &World, id: &Id, value: &mut Value) {
     }
 }
 
+/// What other configurations of the same write do with addresses.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// Those that the write removes, by key: upstream renames a frontend and keeps its address in one write.
+    pub(super) gone: BTreeSet<String>,
+    /// The addresses that the others get.
+    pub(super) taken: BTreeSet<IpAddr>,
+}
+
 /// Checks the address of an IP configuration, or gives it one. A dynamic address stays while the subnet does.
 pub(super) fn assign(
     world: &mut World,
     configuration: &mut Value,
     user: &str,
     old: Option<&Value>,
+    beside: &mut Beside,
 ) -> Result<(), Problem> {
     let subnet = text(configuration, "/properties/subnet/id").to_owned();
     let key = subnet.to_lowercase();
@@ -72,8 +82,9 @@ pub(super) fn assign(
     let ranges: Vec<IpNet> = ranges(&row.fields).into_iter().filter(|range| range.addr().is_ipv6() == six).collect();
     let holder = |wanted: IpAddr| {
         world.store.taken(&key).filter(|taken| taken.contains(&wanted))?;
-        let holder = world.store.users(&key).find(|(_, _, address)| *address == Some(wanted));
-        holder.filter(|(_, other, _)| !same(other, user)).map(|(_, other, _)| other.to_owned())
+        let mut holders = world.store.users(&key).filter(|(_, _, address)| *address == Some(wanted));
+        let holder = holders.find(|(_, other, _)| !same(other, user) && !beside.gone.contains(&other.to_lowercase()));
+        holder.map(|(_, other, _)| other.to_owned())
     };
     if text(configuration, "/properties/privateIPAllocationMethod") == "Static" {
         let given = text(configuration, "/properties/privateIPAddress");
@@ -86,6 +97,12 @@ pub(super) fn assign(
             let text =
                 format!("Private static IP address {wanted} does not belong to the range of subnet prefix {prefix}.");
             return Err(errors::bad("PrivateIPAddressNotInSubnet", text));
+        }
+        if let Some(range) = ranges.iter().find(|range| is_reserved(range, wanted)) {
+            // unverified: the text.
+            let text =
+                format!("Private static IP address {wanted} falls within reserved IP range of subnet prefix {range}.");
+            return Err(errors::bad("PrivateIPAddressInReservedRange", text));
         }
         if let Some(other) = holder(wanted) {
             let text = format!(
@@ -101,21 +118,29 @@ pub(super) fn assign(
         Some(kept) => kept.to_owned(),
         None => {
             let taken = world.store.taken(&key);
-            let free = |host: &IpAddr| taken.is_none_or(|taken| !taken.contains(host));
+            let free = |host: &IpAddr| taken.is_none_or(|taken| !taken.contains(host)) && !beside.taken.contains(host);
             // Azure keeps the first four addresses of a subnet. The search begins behind as many as are in use.
             let behind = 3 + taken.map_or(0, BTreeSet::len);
             let host = |from: usize| ranges.iter().flat_map(|range| range.hosts().skip(from)).find(free);
             let free = host(behind).or_else(|| host(3));
-            free.ok_or_else(|| full(&subnet))?.to_string()
+            free.ok_or_else(|| full(&subnet, &ranges))?.to_string()
         }
     };
+    beside.taken.extend(address.parse::<IpAddr>());
     set(configuration, "/properties/privateIPAddress", address);
     Ok(())
 }
 
-fn full(subnet: &str) -> Problem {
+/// The first four addresses and the last one of an IPv4 range.
+fn is_reserved(range: &IpNet, wanted: IpAddr) -> bool {
+    let (IpNet::V4(range), IpAddr::V4(wanted)) = (range, wanted) else { return false };
+    range.contains(&wanted) && (u32::from(wanted) - u32::from(range.network()) < 4 || wanted == range.broadcast())
+}
+
+fn full(subnet: &str, ranges: &[IpNet]) -> Problem {
     let name = subnet.rsplit('/').next().unwrap_or_default();
-    let text = format!("Subnet {name} with address prefix does not have enough capacity for 1 IP addresses.");
+    let range = ranges.first().map(ToString::to_string).unwrap_or_default();
+    let text = format!("Subnet {name} with address prefix {range} does not have enough capacity for 1 IP addresses.");
     errors::bad("SubnetIsFull", text)
 }
 

@@ -114,7 +114,7 @@ fn configuration(world: &mut World, id: &Id, old: Option<&Value>, one: &mut Valu
     let before = old.and_then(|old| {
         list(old, "/properties/ipConfigurations").iter().find(|known| same(text(known, "/name"), &name))
     });
-    networks::assign(world, one, &user, before)
+    networks::assign(world, one, &user, before, &mut networks::Beside::default())
 }
 
 /// Automatic approval is for subscriptions that see the service.

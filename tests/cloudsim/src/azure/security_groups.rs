@@ -10,6 +10,32 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The more usual ones of the service tags that the documentation of virtual networks lists.
+const TAGS: &[&str] = &[
+    "ApiManagement",
+    "AppService",
+    "AzureActiveDirectory",
+    "AzureBackup",
+    "AzureCloud",
+    "AzureContainerRegistry",
+    "AzureCosmosDB",
+    "AzureDevOps",
+    "AzureFrontDoor",
+    "AzureKeyVault",
+    "AzureLoadBalancer",
+    "AzureMonitor",
+    "AzureResourceManager",
+    "AzureTrafficManager",
+    "EventHub",
+    "GatewayManager",
+    "Internet",
+    "LogicApps",
+    "ServiceBus",
+    "Sql",
+    "Storage",
+    "VirtualNetwork",
+];
+
 /// The application security groups of the rules.
 pub(super) fn refs(id: &Id, fields: &Value) -> Vec<Ref> {
     let mut found = Vec::new();
@@ -137,7 +163,7 @@ fn addresses(user: &str, given: &[&str]) -> Result<(), Problem> {
     for prefix in given {
         let range = prefix.parse::<IpNet>().ok();
         let range = range.or_else(|| prefix.parse::<std::net::IpAddr>().ok().map(IpNet::from));
-        let tag = *prefix == "*" || prefix.starts_with(|c: char| c.is_ascii_alphabetic());
+        let tag = *prefix == "*" || is_tag(prefix);
         match range {
             None if tag => {}
             Some(range) => {
@@ -154,14 +180,18 @@ fn addresses(user: &str, given: &[&str]) -> Result<(), Problem> {
                 ranges.push(range);
             }
             None => {
-                let text = format!(
-                    "Security rule has invalid Address prefix. Value provided: {prefix}. Security rule with Id: {user}."
-                );
+                let text = format!("Security rule {user} has invalid Address prefix. Value provided: {prefix}");
                 return Err(errors::bad("SecurityRuleInvalidAddressPrefix", text));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a word is one of the service tags, or one of a region: `Storage.WestUS`.
+fn is_tag(text: &str) -> bool {
+    let (name, region) = text.split_once('.').unwrap_or((text, "-"));
+    TAGS.contains(&name) && !region.is_empty()
 }
 
 fn is_port_range(text: &str) -> bool {

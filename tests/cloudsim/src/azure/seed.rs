@@ -371,7 +371,7 @@ impl World {
         if six {
             set(&mut one, "/properties/privateIPAddressVersion", "IPv6");
         }
-        let _ = super::networks::assign(self, &mut one, "", None);
+        let _ = super::networks::assign(self, &mut one, "", None, &mut super::networks::Beside::default());
         text(&one, "/properties/privateIPAddress").to_owned()
     }
 

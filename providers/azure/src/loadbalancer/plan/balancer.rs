@@ -21,6 +21,8 @@ pub(crate) struct BalancerChange {
     pub(crate) before: Value,
     /// In the order of the Services.
     pub(crate) edits: Vec<Edit>,
+    /// Whether this plan writes it before: it is read again.
+    pub(crate) is_second: bool,
 }
 
 /// The part of one Service.
@@ -45,6 +47,10 @@ pub(crate) struct Edit {
     pub(crate) needs: Vec<ArmId>,
     /// Private link services that must be deleted before.
     pub(crate) waits: Vec<ArmId>,
+    /// The frontends of the load balancer from which the Service moves to this: they go before.
+    pub(crate) follows: Vec<ArmId>,
+    /// Whether the Service moves from this load balancer to another of the kind.
+    pub(crate) moves: bool,
 }
 
 impl BalancerChange {
@@ -59,7 +65,7 @@ impl BalancerChange {
             fresh
         };
         let before = present.cloned().unwrap_or_else(fresh);
-        Self { name: name.to_owned(), id, before, edits: Vec::new() }
+        Self { name: name.to_owned(), id, before, edits: Vec::new(), is_second: false }
     }
 
     /// Whether the last write of it has failed: what is shown may not be there.
@@ -79,6 +85,16 @@ impl BalancerChange {
         tags::set_configured(&mut after, &env.tags, &env.system_tags);
         remove_new_empty_lists(&self.before, &mut after);
         after
+    }
+
+    /// The same in two writes: the second has the Services that come from other load balancers, and those that are first on
+    /// one of the other kind.
+    pub(crate) fn parted(&self, env: &Env) -> (Self, Self) {
+        let is_second = |edit: &Edit| !edit.follows.is_empty() || edit.rules.is_empty() && !edit.moves;
+        let (second, first): (Vec<Edit>, Vec<Edit>) = self.edits.iter().cloned().partition(is_second);
+        let first = Self { edits: first, ..self.clone() };
+        let before = first.after(env, |_| true);
+        (first, Self { before, edits: second, is_second: true, ..self.clone() })
     }
 
     /// Whether nothing is left on it.

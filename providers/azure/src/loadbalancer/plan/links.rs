@@ -162,15 +162,11 @@ impl Planner<'_> {
     /// Private link services need a subnet without a policy for them.
     fn open_subnet(&mut self, place: usize, link: &Link) -> Result<(), ProviderError> {
         let id = self.env.subnet_id(&link.subnet);
-        let subnet = match self.observed.subnets.get(&link.subnet) {
-            Some(Seen::Present(subnet)) => subnet,
-            Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", link.subnet))),
-            Some(Seen::Absent) | None => {
-                return Err(refused(format!(
-                    "the subnet {:?} of the private link service does not exist; create it, or correct {}",
-                    link.subnet, PLS_SUBNET.row.key
-                )));
-            }
+        let Some(subnet) = self.observed.subnet(&link.subnet)? else {
+            return Err(refused(format!(
+                "the subnet {:?} of the private link service does not exist; create it, or correct {}",
+                link.subnet, PLS_SUBNET.row.key
+            )));
         };
         if same(json::property(subnet, "privateLinkServiceNetworkPolicies"), "Disabled") {
             return Ok(());

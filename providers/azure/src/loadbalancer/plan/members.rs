@@ -20,7 +20,7 @@ use super::super::members::{
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
-use super::balancer::BalancerChange;
+use super::balancer::{BalancerChange, Edit};
 use super::limits::MOST_SETS;
 use super::place::Places;
 use super::step::Write;
@@ -137,16 +137,15 @@ impl Planner<'_> {
             Items::Some(places) => places.first().copied(),
             Items::All => None,
         });
+        due.sort_by_cached_key(|(_, pool)| self.observed.failed_at(&pool.id));
         let has_more = due.len() > MOST_POOLS;
         due.truncate(MOST_POOLS);
         let first = earlier.or_else(|| due.first().map(|(place, _)| *place));
         for (stage, (place, pool)) in (JOINS + 2..).zip(due) {
-            let mut items = self.items_of_pool(change, place);
-            if let Items::Some(places) = &mut items {
-                places.extend(first.into_iter().chain([place]));
-            }
+            let (reached, mut after) = self.items_of_pool(change, place);
+            after.extend(first.into_iter().chain([reached]));
             let pool = PoolChange { has_more, ..pool };
-            self.push_pool(change, pool, items, stage);
+            self.push_pool(change, pool, (place, after), stage);
         }
     }
 
@@ -208,7 +207,13 @@ impl Planner<'_> {
     }
 
     /// The pools of one load balancer are written one after the other.
-    fn push_pool(&mut self, change: &BalancerChange, write: PoolChange, items: Items, stage: u32) {
+    fn push_pool(
+        &mut self,
+        change: &BalancerChange,
+        write: PoolChange,
+        (place, after): (usize, BTreeSet<usize>),
+        stage: u32,
+    ) {
         let text = "the pool has other addresses than the nodes";
         let mut summary = summary(Verb::Attach, "LoadBalancer", &change.id, text, Risk::None);
         let text = |list: Vec<String>| Some(list.join(" ")).filter(|text| !text.is_empty());
@@ -218,17 +223,18 @@ impl Planner<'_> {
             after: text(write.add.values().map(ToString::to_string).collect()),
         });
         let part = Part::of(Kind::Members, write.id.folded());
-        let step = Step::new(Write::Pool(write), summary, items, part);
+        let step = Step::new(Write::Pool(write), summary, Items::one(place), part);
         let needs = if change.is_new() { FRAME } else { &[] };
-        self.steps.push(step.needs(needs).stage(stage));
+        self.steps.push(step.after(after).needs(needs).stage(stage));
     }
 
-    /// The Services of a write of a pool: with one of those that change the load balancer, because a write of it that still
-    /// runs would be cancelled.
-    fn items_of_pool(&self, change: &BalancerChange, owner: usize) -> Items {
-        let mut places = change.edits.iter().map(|edit| edit.place);
-        let reached = places.clone().find(|place| self.reached.contains_key(place));
-        Items::Some(reached.map_or_else(|| places.next().into_iter().chain([owner]).collect(), |place| [place].into()))
+    /// The Service of a write of a pool, and one of those that change the load balancer: a write of it that still runs would
+    /// be cancelled.
+    fn items_of_pool(&self, change: &BalancerChange, owner: usize) -> (usize, BTreeSet<usize>) {
+        let stays = |edit: &&Edit| !edit.moves && self.reached.contains_key(&edit.place);
+        let reached = change.edits.iter().find(stays).map(|edit| edit.place);
+        let last = change.edits.iter().find(|edit| !edit.moves).or_else(|| change.edits.first());
+        (reached.unwrap_or(owner), last.into_iter().map(|edit| edit.place).collect())
     }
 
     /// The addresses that a pool gains, by node, and those that it loses; `None` if there are none.
@@ -280,7 +286,8 @@ impl Planner<'_> {
         let summary = summary(Verb::Update, "LoadBalancer", &change.id, text, Risk::Brief);
         let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()] };
         let part = Part::of(Kind::Members, change.name.clone());
-        let step = Step::new(write, summary, self.items_of_pool(change, owner), part);
+        let (place, after) = self.items_of_pool(change, owner);
+        let step = Step::new(write, summary, Items::one(place), part).after(after);
         self.steps
             .push(step.needs(&[]).stage(JOINS + u32::from(!pool.name().eq_ignore_ascii_case(&self.wanted.cluster))));
         Ok(())
@@ -364,6 +371,11 @@ impl Planner<'_> {
         let most = if self.steps.iter().any(|step| step.part.kind == Kind::Frame) { FEW_AT_ONCE } else { MOST_AT_ONCE };
         let mut count = 0;
         let all = machines.len();
+        let mut machines: Vec<(Machine, Pools)> = machines.into_iter().collect();
+        let read = &self.observed.interfaces;
+        if !self.observed.failed_members.is_empty() {
+            machines.sort_by_cached_key(|(machine, _)| self.observed.failed_at(&read.of(machine)?.0));
+        }
         for (machine, pools) in machines {
             if count == most {
                 break;

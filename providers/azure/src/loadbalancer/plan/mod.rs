@@ -4,6 +4,7 @@
 //! the objects as they are for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ccm_kit::balancer::{Items, Kind, Part, Plan, Step};
 use ccm_provider::{Finding, ProviderError, Risk, ServiceAction, Verb};
@@ -14,6 +15,7 @@ use super::json::{self, same};
 use super::names::without_internal;
 use super::observed::Observed;
 use super::wanted::{Item, Wanted};
+use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 
 pub(crate) mod address;
@@ -43,6 +45,8 @@ use step::Write;
 
 /// Stages: steps of a smaller one end first.
 const ADDRESSES: u32 = 0;
+/// Load balancers that Services leave for another one of the kind, with the same address.
+const MOVED: u32 = 8;
 const BALANCERS: u32 = 10;
 /// Load balancers that Services leave for another one.
 const LEFT_BALANCERS: u32 = 12;
@@ -50,6 +54,9 @@ const RULES: u32 = 20;
 const SHARED_ADDRESSES: u32 = 50;
 const GONE_BALANCERS: u32 = 80;
 const GONE_ADDRESSES: u32 = 90;
+
+/// The delay of what waits for other Services.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The plan in the making.
 pub(super) struct Planner<'a> {
@@ -108,6 +115,18 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     }
     steps.sort_by_key(|step| step.stage);
     Plan { steps, findings, failed }
+}
+
+/// The names of the subnets of new internal frontends.
+pub(crate) fn subnets_of_frontends(env: &Env, observed: &Observed, wanted: &Wanted) -> BTreeSet<String> {
+    let is_internal = |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal;
+    let mut items = wanted.items.values().filter(is_internal).peekable();
+    if items.peek().is_none() {
+        return BTreeSet::new();
+    }
+    let planner = Planner::new(env, observed, wanted);
+    let due = items.filter(|item| planner.lacks_frontend(item));
+    due.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect()
 }
 
 /// The nodes of each of several load balancers, by name; `None` if there is only one.
@@ -196,33 +215,72 @@ impl<'a> Planner<'a> {
     }
 
     fn balancer_steps(&mut self) {
-        let changes: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
-        let leaving = |edit: &Edit| edit.rules.is_empty() && !edit.drops.is_empty();
-        for (change, _) in changes {
-            let after = change.after(self.env, |_| true);
-            let places: BTreeSet<usize> = match change.edits.is_empty() {
-                // Only tags differ: the first Service reports the write.
-                true => self.first_whole().into_iter().collect(),
-                false => change.edits.iter().map(|edit| edit.place).collect(),
-            };
-            if after == change.before && !change.has_failed() || places.is_empty() {
+        self.put_swaps_off();
+        let changes: Vec<BalancerChange> = self.balancers.values().map(|(change, _)| change.clone()).collect();
+        for change in changes {
+            if !change.edits.iter().any(|edit| edit.moves) {
+                self.balancer_step(change, BALANCERS, BTreeSet::new());
                 continue;
             }
-            if !change.is_new() && BalancerChange::is_empty(&after) && change.edits.iter().any(leaving) {
-                let text = "no frontend is left";
-                let summary = summary(Verb::Delete, "LoadBalancer", &change.id, text, Risk::Disruptive);
-                let write = Write::DeleteBalancer(change.id.clone());
-                self.push(write, summary, places, Part::new(Kind::Retire), GONE_BALANCERS);
-                continue;
+            // Services that move give their addresses up first. Those that come wait for the same elsewhere.
+            let (first, second) = change.parted(self.env);
+            let places = first.edits.iter().map(|edit| edit.place).collect();
+            self.balancer_step(first, MOVED, BTreeSet::new());
+            if !second.edits.is_empty() {
+                self.balancer_step(second, BALANCERS, places);
             }
-            let moves = change.edits.iter().any(|edit| leaving(edit) && self.reached.contains_key(&edit.place));
-            let verb = if change.is_new() { Verb::Create } else { Verb::Update };
-            let mut summary =
-                summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
-            summary.changes = differences(&change.before, &after);
-            let stage = if moves { LEFT_BALANCERS } else { BALANCERS };
-            self.push(Write::Balancer(change), summary, places, Part::new(Kind::Frame), stage);
         }
+    }
+
+    /// Azure has no load balancer without a frontend: where all move away, those that come do it in the next call.
+    fn put_swaps_off(&mut self) {
+        let names: Vec<String> = self.balancers.keys().cloned().collect();
+        for name in names {
+            let Some((change, _)) = self.balancers.get(&name) else { continue };
+            let (_, second) = change.parted(self.env);
+            if change.is_new() || second.edits.is_empty() || !BalancerChange::is_empty(&second.before) {
+                continue;
+            }
+            let places: BTreeSet<usize> = second.edits.iter().map(|edit| edit.place).collect();
+            for (change, body) in self.balancers.values_mut() {
+                change.edits.retain(|edit| !places.contains(&edit.place));
+                body.clone_from(&change.before);
+                change.edits.iter().for_each(|edit| edit.apply(body));
+            }
+            for place in places {
+                let text = format!("the Service moves to the load balancer {} when others have left it", second.name);
+                self.failed.entry(place).or_insert_with(|| ProviderError::in_progress(text, SOON));
+                self.reached.remove(&place);
+            }
+        }
+    }
+
+    /// The write of a load balancer, after those of other Services.
+    fn balancer_step(&mut self, change: BalancerChange, stage: u32, others: BTreeSet<usize>) {
+        let after = change.after(self.env, |_| true);
+        let leaving = |edit: &Edit| edit.rules.is_empty() && !edit.drops.is_empty();
+        let places: BTreeSet<usize> = match change.edits.is_empty() {
+            // Only tags differ: the first Service reports the write.
+            true => self.first_whole().into_iter().collect(),
+            false => change.edits.iter().map(|edit| edit.place).collect(),
+        };
+        if after == change.before && (change.is_second || !change.has_failed()) || places.is_empty() {
+            return;
+        }
+        if !change.is_new() && BalancerChange::is_empty(&after) && change.edits.iter().any(leaving) {
+            let text = "no frontend is left";
+            let summary = summary(Verb::Delete, "LoadBalancer", &change.id, text, Risk::Disruptive);
+            let stage = if stage == MOVED { MOVED } else { GONE_BALANCERS };
+            self.push(Write::DeleteBalancer(change.id), summary, places, Part::new(Kind::Retire), stage);
+            return;
+        }
+        let leaves = change.edits.iter().any(|edit| leaving(edit) && self.reached.contains_key(&edit.place));
+        let stage = if leaves && stage != MOVED { LEFT_BALANCERS } else { stage };
+        let verb = if change.is_new() { Verb::Create } else { Verb::Update };
+        let mut summary = summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
+        summary.changes = differences(&change.before, &after);
+        let step = Step::new(Write::Balancer(change), summary, Items::Some(places), Part::new(Kind::Frame));
+        self.steps.push(step.after(others).stage(stage));
     }
 
     /// The first Service that is ensured.

@@ -12,12 +12,14 @@ use super::super::claim;
 use super::super::env::{Several, balancer_name};
 use super::super::json::{self, same};
 use super::super::machines::Machine;
+use super::super::members::scheme_of;
 use super::super::names;
 use super::super::observed::Observed;
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
 use super::{Planner, is_pair};
 use crate::annotations as keys;
+use crate::client::id::ArmId;
 
 const KEY: &str = "multipleStandardLoadBalancerConfigurations";
 const UNPLACED: &str = "FailedToFindLoadBalancerForNode";
@@ -127,6 +129,46 @@ impl Planner<'_> {
                 "the requested addresses are on different load balancers: {}",
                 found.into_iter().collect::<Vec<_>>().join(", ")
             ))),
+        }
+    }
+
+    /// The frontends that a Service gives up on other load balancers of the kind before it gets one on this: an address is
+    /// on one frontend only.
+    pub(super) fn given_up(&self, item: &Item, target: &str) -> Result<Vec<ArmId>, ProviderError> {
+        let mut all = Vec::new();
+        let is_other = |name: &str| scheme_of(name) == item.scheme && !same(name, target);
+        for body in self.observed.balancers.iter().filter(|body| is_other(json::name(body))) {
+            let (name, frontends) = (json::name(body), json::items(body, "frontendIPConfigurations"));
+            let own: Vec<&Value> = frontends.iter().filter(|it| item.names.own(json::name(it))).collect();
+            let stays = self.env.leaves_members(item.scheme) && own.len() == frontends.len();
+            for frontend in own {
+                let id = self.frontend_id(name, frontend);
+                let used = claim::other_use(self.body(name), id.as_str(), &item.names.base);
+                match used.or_else(|| stays.then(|| "preConfiguredBackendPoolLoadBalancerTypes".to_owned())) {
+                    None => all.push(id),
+                    // One that an earlier move has left.
+                    Some(_) if claim::served(item, body).is_empty() => {}
+                    Some(why) => {
+                        return Err(refused(format!(
+                            "the Service cannot move from the load balancer {name} to {target}, because {why} keeps its frontend {}; \
+                             end that, or leave the Service where it is",
+                            json::name(frontend)
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether a load balancer can have Services.
+    pub(super) fn check_sku(&self, balancer: &str) -> Result<(), ProviderError> {
+        // Azure Stack has no others.
+        match !self.env.is_stack && same(json::text(self.body(balancer), &["sku", "name"]), "Basic") {
+            true => Err(refused(format!(
+                "the load balancer {balancer} is a basic one, which Azure has retired: upgrade it with Azure's script, or delete it"
+            ))),
+            false => Ok(()),
         }
     }
 

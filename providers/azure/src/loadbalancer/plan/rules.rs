@@ -61,7 +61,17 @@ impl<'a> Planner<'a> {
         let others = self.others(facts);
         let mut parts = Vec::new();
         for (place, item) in &self.wanted.items {
-            parts.extend(self.part(*place, item, facts, &others));
+            let Some(mut part) = self.part(*place, item, facts, &others) else { continue };
+            if let Some(refusal) = self.observed.refused_rules.get(&item.key) {
+                self.failed.entry(*place).or_insert_with(|| refusal.clone());
+                // What was refused late is still shown.
+                if !has_failed(group) {
+                    continue;
+                }
+                part.pending.clear();
+                part.claim.access = None;
+            }
+            parts.push(part);
         }
         let mut keep = keep(facts, &parts);
         let frontends = self.observed.frontends();
@@ -172,7 +182,7 @@ impl<'a> Planner<'a> {
             pending.clear();
         }
         let claim = Claim { place, destinations, former: by_family(former), ports: ports.clone(), kept, access };
-        Some(SecurityPart { claim, pending })
+        Some(SecurityPart { key: item.key.clone(), fingerprint: item.fingerprint, claim, pending })
     }
 
     fn others(&self, facts: &'a Facts) -> Others<'a> {

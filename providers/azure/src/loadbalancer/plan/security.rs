@@ -69,6 +69,22 @@ pub(super) fn add_ports(all: &mut Ports, ports: &BTreeMap<String, Vec<i32>>) {
     }
 }
 
+impl Claim {
+    /// The names of the rules that admit its clients.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let Some(access) = &self.access else { return names };
+        for (protocol, ports) in &self.ports {
+            for family in [Family::V4, Family::V6] {
+                let tags = access.tags.iter().map(std::slice::from_ref);
+                let sources = tags.chain(access.ranges.get(&family).map(Vec::as_slice));
+                names.extend(sources.map(|sources| allow_name(family, protocol, sources, ports)));
+            }
+        }
+        names
+    }
+}
+
 /// A rule with what changes of it.
 #[derive(Debug, Clone)]
 struct Rule {
@@ -242,25 +258,27 @@ impl Rules {
         let ports = sorted_ports(ports);
         let mut sources = sources.to_vec();
         sources.sort();
-        let mut properties = json!({
-            "protocol": protocol, "access": "Allow", "direction": "Inbound", "sourcePortRange": "*",
-            "destinationPortRange": null, "destinationPortRanges": ports,
-        });
-        let from = match &sources[..] {
-            [one] => ("sourceAddressPrefix", json!(one)),
-            _ => ("sourceAddressPrefixes", json!(sources)),
+        let (one, many) = match &sources[..] {
+            [one] => (json!(one), Value::Null),
+            _ => (Value::Null, json!(sources)),
         };
-        if let Some(fields) = properties.as_object_mut() {
-            fields.insert(from.0.to_owned(), from.1);
-        }
+        // Azure refuses a rule with two forms of one thing: what somebody has written in the other form goes.
+        let properties = json!({
+            "protocol": protocol, "access": "Allow", "direction": "Inbound",
+            "sourceAddressPrefix": one, "sourceAddressPrefixes": many, "sourceApplicationSecurityGroups": null,
+            "sourcePortRange": "*", "sourcePortRanges": null,
+            "destinationPortRange": null, "destinationPortRanges": ports, "destinationApplicationSecurityGroups": null,
+        });
         self.extend(&name, true, &properties, destinations)
     }
 
     fn deny(&mut self, family: Family, destinations: &BTreeSet<String>) -> Result<(), ProviderError> {
         let name = format!("{PREFIX}_deny-all_{}", family.as_str());
         let properties = json!({
-            "protocol": "*", "access": "Deny", "direction": "Inbound", "sourceAddressPrefix": "*", "sourcePortRange": "*",
-            "destinationPortRange": "*", "destinationPortRanges": null,
+            "protocol": "*", "access": "Deny", "direction": "Inbound",
+            "sourceAddressPrefix": "*", "sourceAddressPrefixes": null, "sourceApplicationSecurityGroups": null,
+            "sourcePortRange": "*", "sourcePortRanges": null,
+            "destinationPortRange": "*", "destinationPortRanges": null, "destinationApplicationSecurityGroups": null,
         });
         self.extend(&name, false, &properties, destinations)
     }

@@ -1,9 +1,11 @@
 //! The part of one Service in the changes of the shared objects. Pure.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::super::claim::{self, Frontend};
@@ -11,7 +13,6 @@ use super::super::env::balancer_name;
 use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
-use super::super::observed::Seen;
 use super::super::wanted::{Given, Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
@@ -35,11 +36,16 @@ pub(crate) enum Reached {
 impl Planner<'_> {
     /// Plans the load balancer and the addresses of a Service that is ensured.
     pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
+        if let Some(error) = self.unread_former(item) {
+            return Err(error.clone());
+        }
         let addresses = self.public_ips(item, settings)?;
-        self.replace_addresses(place, item, &addresses)?;
         let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
         let plain = self.target(item, &requested)?;
         let name = balancer_name(&plain, item.scheme);
+        self.check_sku(&name)?;
+        let given_up = self.given_up(item, &name)?;
+        self.replace_addresses(place, item, &addresses)?;
         let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
         let mut edit = Edit { pools: pools.collect(), ..Edit::of(place, item, self.observed, self.body(&name)) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
@@ -61,6 +67,7 @@ impl Planner<'_> {
         self.drop_others(&name, item, &used, &mut edit);
         self.check_limits(&plain, &name, &edit)?;
         edit.waits = self.drop_links(place, item, &self.frontends_of(&name, &edit.drops));
+        edit.follows = given_up;
         let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
@@ -89,11 +96,25 @@ impl Planner<'_> {
             self.failed.insert(place, late);
             return;
         }
+        if let Some(error) = self.unread_former(item) {
+            self.failed.insert(place, error.clone());
+            return;
+        }
         self.leave(place, item, None);
         self.release_addresses(place, item, &[]);
         if let Some(error) = self.unread_addresses(item) {
             self.failed.insert(place, error.clone());
         }
+    }
+
+    /// Why the address of a frontend in a group that the Service does not name any more was not read. Without the frontend,
+    /// nothing would show the group.
+    fn unread_former(&self, item: &Item) -> Option<&ProviderError> {
+        let own = self.observed.frontends().filter(|frontend| item.names.own(json::name(frontend)));
+        let ids = own.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
+        let mut former =
+            ids.filter(|id| !same(id.group(), &self.env.group) && !same(id.group(), &item.public_ip_group));
+        former.find_map(|id| self.observed.unread_public_ips(id.group()))
     }
 
     /// Why addresses of a Service may exist that were not read. In a group that the annotation of a Service names by mistake
@@ -116,16 +137,14 @@ impl Planner<'_> {
         edit: &mut Edit,
     ) -> Result<(String, Reached), ProviderError> {
         let name = item.names.frontend(family);
-        let body = self.body(balancer);
-        let frontends = json::items(body, "frontendIPConfigurations");
-        let own = json::named(frontends, &name);
-        let fitting = own.filter(|own| self.fits(item, settings, family, public_ip, own));
-        let is_shared = |frontend: &&Value| self.is_shared(item, family, public_ip, frontend);
-        if let Some(present) = fitting.or_else(|| frontends.iter().find(is_shared)) {
+        if let Some(present) = self.present_frontend(balancer, item, settings, family, public_ip) {
             let id = self.frontend_id(balancer, present);
             let reached = self.reached_by(item, family, public_ip, Some(present), &id);
             return Ok((id.to_string(), reached));
         }
+        let body = self.body(balancer);
+        let frontends = json::items(body, "frontendIPConfigurations");
+        let own = json::named(frontends, &name);
         if let Some(own) = own
             && let Some(used) = claim::other_use(body, json::text(own, &["id"]), &item.names.base)
         {
@@ -144,6 +163,30 @@ impl Planner<'_> {
         Ok((id.to_string(), reached))
     }
 
+    /// The frontend that a Service uses as it is: its own, or that of another one with the requested address.
+    fn present_frontend(
+        &self,
+        balancer: &str,
+        item: &Item,
+        settings: &Settings,
+        family: Family,
+        public_ip: Option<&ArmId>,
+    ) -> Option<&Value> {
+        let frontends = json::items(self.body(balancer), "frontendIPConfigurations");
+        let own = json::named(frontends, &item.names.frontend(family));
+        let fitting = own.filter(|own| self.fits(item, settings, family, public_ip, own));
+        let is_shared = |frontend: &&Value| self.is_shared(item, family, public_ip, frontend);
+        fitting.or_else(|| frontends.iter().find(is_shared))
+    }
+
+    /// Whether an internal Service needs a new frontend, and so its subnet.
+    pub(super) fn lacks_frontend(&self, item: &Item) -> bool {
+        let (Some(settings), Ok(plain)) = (&item.settings, self.target(item, &[])) else { return false };
+        let name = balancer_name(&plain, item.scheme);
+        let lacks = |family: &Family| self.present_frontend(&name, item, settings, *family, None).is_none();
+        item.families.iter().any(lacks)
+    }
+
     /// Whether a frontend of another Service has the address that this one requests. It may be new in this pass.
     fn is_shared(&self, item: &Item, family: Family, public_ip: Option<&ArmId>, frontend: &Value) -> bool {
         if item.names.own(json::name(frontend)) {
@@ -158,7 +201,7 @@ impl Planner<'_> {
         }
     }
 
-    fn frontend_id(&self, balancer: &str, frontend: &Value) -> ArmId {
+    pub(super) fn frontend_id(&self, balancer: &str, frontend: &Value) -> ArmId {
         let name = json::name(frontend);
         let own = || self.env.balancer_id(balancer).child("frontendIPConfigurations", name);
         ArmId::parse(json::text(frontend, &["id"])).unwrap_or_else(|_| own())
@@ -235,38 +278,35 @@ impl Planner<'_> {
         settings: &Settings,
         family: Family,
     ) -> Result<Option<String>, ProviderError> {
-        let subnet = match self.observed.subnets.get(&settings.subnet) {
-            Some(Seen::Present(subnet)) => subnet,
-            Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", settings.subnet))),
-            Some(Seen::Absent) | None => {
-                let network = &self.env.network;
-                let text = format!(
-                    "the subnet {} of the virtual network {network} does not exist; create it, or name another one in {} or subnetName",
-                    settings.subnet,
-                    keys::LB_SUBNET.row.key
-                );
-                return Err(refused(text));
-            }
+        let Some(subnet) = self.observed.subnet(&settings.subnet)? else {
+            let network = &self.env.network;
+            let text = format!(
+                "the subnet {} of the virtual network {network} does not exist; create it, or name another one in {} or subnetName",
+                settings.subnet,
+                keys::LB_SUBNET.row.key
+            );
+            return Err(refused(text));
         };
-        if let Some(requested) = item.addresses.get(&family) {
-            return Ok(Some(requested.clone()));
-        }
         let one = Some(json::property(subnet, "addressPrefix")).filter(|text| !text.is_empty());
         let many = json::items(subnet, "addressPrefixes").iter().filter_map(Value::as_str);
-        let nets: Vec<ipnet::IpNet> = one.into_iter().chain(many).filter_map(|net| net.parse().ok()).collect();
+        let nets: Vec<IpNet> = one.into_iter().chain(many).filter_map(|net| net.parse().ok()).collect();
+        if let Some(requested) = item.addresses.get(&family) {
+            check_requested(requested, family, &settings.subnet, &nets)?;
+            return Ok(Some(requested.clone()));
+        }
         let published = item.published.iter().filter(|ip| Family::of(**ip) == family);
         let mut kept = published.filter(|ip| nets.iter().any(|net| net.contains(*ip)));
         let is_taken = |ip: &&IpAddr| self.has_another(balancer, item, **ip);
         Ok(kept.find(|ip| !is_taken(ip)).map(ToString::to_string))
     }
 
-    /// Whether a private address is that of a frontend that this Service does not drop with the same write.
+    /// Whether a private address is that of a frontend that this Service does not drop with the same write, or before.
     fn has_another(&self, balancer: &str, item: &Item, ip: IpAddr) -> bool {
         let stays = |name: &str| item.families.iter().any(|family| same(&item.names.frontend(*family), name));
         let is_other = |body: &Value, frontend: &Value| {
             let name = json::name(frontend);
-            let drops = same(json::name(body), balancer) && item.names.own(name) && !stays(name);
-            !drops && ccm_provider::address::parse_ip(json::property(frontend, "privateIPAddress")) == Some(ip)
+            let drops = item.names.own(name) && !(same(json::name(body), balancer) && stays(name));
+            !drops && parse_ip(json::property(frontend, "privateIPAddress")) == Some(ip)
         };
         self.bodies()
             .any(|body| json::items(body, "frontendIPConfigurations").iter().any(|frontend| is_other(body, frontend)))
@@ -283,9 +323,9 @@ impl Planner<'_> {
         let known = frontend.and_then(|frontend| self.index.address(frontend));
         let of_ip = || {
             let ip = self.index.ip(public_ip?.as_str())?;
-            ccm_provider::address::parse_ip(json::property(ip, "ipAddress"))
+            parse_ip(json::property(ip, "ipAddress"))
         };
-        let requested = || item.addresses.get(&family).and_then(|text| ccm_provider::address::parse_ip(text));
+        let requested = || item.addresses.get(&family).and_then(|text| parse_ip(text));
         match known.or_else(of_ip).or_else(requested) {
             Some(ip) => Reached::Known(ip),
             None => Reached::Of(public_ip.unwrap_or(id).clone()),
@@ -363,7 +403,8 @@ impl Planner<'_> {
                 self.findings.extend(kept);
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
-            let edit = Edit { drops, waits, ..Edit::of(place, item, self.observed, self.body(&name)) };
+            let moves = except.is_some_and(|except| scheme_of(except) == there.scheme) && !drops.is_empty();
+            let edit = Edit { drops, waits, moves, ..Edit::of(place, item, self.observed, self.body(&name)) };
             self.add_edit(&name, edit);
         }
     }
@@ -499,4 +540,29 @@ impl Planner<'_> {
             edits: Vec::new(),
         }
     }
+}
+
+/// Whether a requested address is one that a frontend can have in these networks of a subnet.
+fn check_requested(text: &str, family: Family, subnet: &str, nets: &[IpNet]) -> Result<(), ProviderError> {
+    let mut own = nets.iter().filter(|net| Family::of(net.addr()) == family).peekable();
+    let (Some(ip), true) = (parse_ip(text), own.peek().is_some()) else { return Ok(()) };
+    let problem = match own.find(|net| net.contains(&ip)) {
+        None => "is not in",
+        Some(net) if is_reserved(*net, ip) => "is one of the first four or the last, which Azure keeps, of",
+        Some(_) => return Ok(()),
+    };
+    let key = if family == Family::V4 { keys::LB_IPV4.row.key } else { keys::LB_IPV6.row.key };
+    let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
+    Err(refused(format!(
+        "the requested address {text:?} ({key} or spec.loadBalancerIP) {problem} the subnet {subnet} ({}); write another one, or name \
+         its subnet in {}",
+        nets.join(", "),
+        keys::LB_SUBNET.row.key
+    )))
+}
+
+fn is_reserved(net: IpNet, ip: IpAddr) -> bool {
+    let (IpNet::V4(net), IpAddr::V4(ip)) = (net, ip) else { return false };
+    let place = |ip: Ipv4Addr| u32::from(ip) - u32::from(net.network());
+    place(ip) < 4 || ip == net.broadcast()
 }

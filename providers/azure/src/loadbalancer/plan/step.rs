@@ -66,6 +66,9 @@ pub(crate) struct SecurityChange {
 /// The part of one Service, with the addresses that later become destinations.
 #[derive(Debug, Clone)]
 pub(crate) struct SecurityPart {
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) fingerprint: u64,
     pub(crate) claim: Claim,
     pub(crate) pending: Vec<Reached>,
 }
@@ -79,7 +82,8 @@ pub(crate) struct Made(Mutex<Results>);
 pub(crate) struct Results {
     /// Addresses, by ID of the public IP address or frontend in lower case.
     pub(crate) addresses: BTreeMap<String, IpAddr>,
-    /// Public IP addresses that exist now, and private link services that are deleted, by ID in lower case.
+    /// Public IP addresses that exist now, private link services and load balancers that are deleted, and frontends that
+    /// Services have given up to move, by ID in lower case.
     pub(crate) ready: BTreeSet<String>,
     /// Whether there are more members to change than one call does.
     pub(crate) has_more: bool,

@@ -123,7 +123,15 @@ impl World {
         for (work, verdict) in work.iter().zip(verdicts) {
             verdict.unwrap_or_else(|error| panic!("{}: {error}", work.service.key()));
         }
-        (plan(&self.env, &self.observed, &wanted), wanted)
+        (plan(&self.env, &self.seen(&wanted), &wanted), wanted)
+    }
+
+    /// What is read for these Services: only the subnets that they need.
+    fn seen(&self, wanted: &Wanted) -> Observed {
+        let mut seen = self.observed.clone();
+        let needed = super::super::observe::needed_subnets(&self.env, wanted, &seen);
+        seen.subnets.retain(|name, _| needed.contains(name));
+        seen
     }
 
     /// One pass: returns the errors, by Service.
@@ -165,7 +173,7 @@ impl World {
         self.look(if action == ServiceAction::Delete { std::slice::from_ref(&name) } else { &[] });
         let work = ServiceWork::new(&self.services[name], &self.nodes_of(name), action);
         let (wanted, _) = wanted(&self.env, CLUSTER, &[work]);
-        let plan = plan(&self.env, &self.observed, &wanted);
+        let plan = plan(&self.env, &self.seen(&wanted), &wanted);
         assert!(plan.failed.is_empty(), "{:?}", plan.failed);
         plan.steps.into_iter().for_each(|step| self.apply(step.write));
     }
@@ -304,6 +312,11 @@ impl World {
         }
         self.observed.balancers.retain(|it| !same(json::name(it), id.name()));
         self.observed.balancers.push(body);
+        let of = |frontend: &Value| {
+            [json::reference(frontend, "publicIPAddress"), json::property(frontend, "privateIPAddress")].concat()
+        };
+        let all: Vec<String> = self.observed.frontends().map(of).collect();
+        assert_eq!(BTreeSet::from_iter(&all).len(), all.len(), "an address is on one frontend: {all:?}");
         self.show_members();
     }
 

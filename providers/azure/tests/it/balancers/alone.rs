@@ -316,3 +316,61 @@ async fn the_ninth_private_link_of_a_load_balancer_fails_alone() {
     assert_eq!(scene.objects("privateLinkServices").len(), 8);
     scene.bed.is_clean();
 }
+
+/// The instances of a set, and the nodes on them.
+fn nodes_of_set(scene: &Scene, name: &'static str, instances: usize) -> Vec<NodeRef> {
+    let set = scene.bed.uniform(name, instances);
+    let node = |number: usize| -> NodeRef {
+        let id = Some(format!("azure://{set}/virtualMachines/{number}").into());
+        Node { name: format!("{name}{number:06}").into(), provider_id: id, ..Node::default() }.into()
+    };
+    (0..instances).map(node).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_cannot_be_written_do_not_hold_up_those_behind_them() {
+    let mut scene = Scene::new("", 1).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.nodes.extend(nodes_of_set(&scene, "locked", 105));
+    scene.nodes.extend(nodes_of_set(&scene, "next", 3));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    let fault = Fault::Code { status: 409, code: "ScopeLocked".into(), message: "because of locks".into() };
+    let rule = Rule { params: Some("virtualMachineScaleSets/locked/".to_owned()), ..Rule::every(fault) };
+    scene.bed.cloud.fault(rule.on("compute", "virtualMachineScaleSetVMs.put"));
+    for _ in 0..2 {
+        let answers = scene.call(&["web"], ServiceAction::UpdateHosts).await;
+        assert!(answers[0].result.is_err());
+    }
+    let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+    let members = items(&pools[0], "backendIPConfigurations");
+    let next = members.iter().filter(|it| it["id"].as_str().unwrap().contains("/next/")).count();
+    assert_eq!(next, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pools_that_cannot_be_written_do_not_hold_up_those_behind_them() {
+    let mut scene = Scene::new(several::SEVERAL, 2).await;
+    let names: Vec<String> = (0..9).map(|number| format!("web{number}")).collect();
+    for (number, name) in (80_u16..).zip(&names) {
+        let spec =
+            json!({"ports": port(number), "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000 + number});
+        scene.spec(name, &[("azure-load-balancer-configurations", CLUSTER)], spec);
+    }
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let first = scene.nodes.pop().unwrap();
+    scene.ensure(&names).await;
+    scene.nodes.push(first);
+    scene.bed.cluster.set_services(scene.services.values().cloned());
+    for number in 0..8 {
+        let fault = Fault::Code { status: 400, code: "Refused".into(), message: "no".into() };
+        let rule = Rule { params: Some(format!("backendAddressPools/default-web{number}")), ..Rule::every(fault) };
+        scene.bed.cloud.fault(rule.on("network", "backendAddressPools.put"));
+    }
+    for _ in 0..2 {
+        scene.call(&names, ServiceAction::UpdateHosts).await;
+    }
+    let pools = items(&scene.object("loadBalancers", CLUSTER), "backendAddressPools");
+    let last = pools.iter().find(|pool| pool["name"] == "default-web8").unwrap();
+    assert_eq!(items(last, "loadBalancerBackendAddresses").len(), 2);
+}

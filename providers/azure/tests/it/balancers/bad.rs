@@ -66,6 +66,124 @@ async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
     scene.bed.is_clean();
 }
 
+/// One call that makes a good Service and one with a service tag, and deletes a third. The errors, by name.
+async fn with_tag(scene: &mut Scene, tag: &str) -> BTreeMap<String, String> {
+    scene.service("gone", &[], port(79));
+    scene.ensure(&["gone"]).await;
+    scene.service("good", &[], port(80));
+    scene.service("bad", &[("azure-allowed-service-tags", tag)], port(81));
+    let mut work = scene.work(&["good", "bad"], ServiceAction::Ensure);
+    work.extend(scene.work(&["gone"], ServiceAction::Delete));
+    let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
+    let gone = answers[2].result.as_ref().err();
+    assert!(gone.is_none_or(ProviderError::is_in_progress), "{gone:?}");
+    // Its address has gone in that call, or goes without another write.
+    let mark = scene.mark();
+    scene.delete(&["gone"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    errors(&["good", "bad"], &answers)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_tag_that_azure_does_not_know_fails_its_service_alone() {
+    // At once, and at the end of the operation.
+    for is_late in [false, true] {
+        let mut scene = Scene::new(BY_ADDRESS, 1).await;
+        let tag = if is_late { "AzureCloud" } else { "AzureClod" };
+        if is_late {
+            let hash = "8896cece21a584b3d25e9e13ebcb92b0";
+            let message = format!(
+                "Security rule {GROUP}/Microsoft.Network/networkSecurityGroups/nsg/securityRules/k8s-azure-lb_allow_IPv4_{hash} has \
+                 invalid Address prefix. Value provided: AzureCloud"
+            );
+            let fault = Fault::Operation { status: 400, code: "SecurityRuleInvalidAddressPrefix".into(), message };
+            let rule = Rule { params: Some("AzureCloud".to_owned()), ..Rule::every(fault) };
+            scene.bed.cloud.fault(rule.on("network", "networkSecurityGroups.put"));
+        }
+        let errors = with_tag(&mut scene, tag).await;
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["bad"], "{errors:?}");
+        assert!(errors["bad"].contains(&format!("Value provided: {tag}")), "{errors:?}");
+        let group = scene.object("networkSecurityGroups", "nsg");
+        let ports: Vec<Value> = items(&group, "securityRules")
+            .iter()
+            .map(|rule| rule["properties"]["destinationPortRanges"][0].clone())
+            .collect();
+        assert_eq!(ports, ["80"], "those of the good Service only");
+        let ips = scene.objects("publicIPAddresses");
+        assert!(ips.iter().all(|ip| ip["tags"]["k8s-azure-service"] != "default/gone"), "{ips:#?}");
+        scene.bed.cloud.faults(Faults::clear);
+        let mark = scene.mark();
+        let answers = scene.call(&["bad"], ServiceAction::Ensure).await;
+        assert!(answers[0].result.is_err());
+        assert_eq!(scene.writes(mark), BTreeMap::new(), "what is refused is not sent again");
+        assert!(!scene.ip("bad").is_empty(), "its load balancer is there");
+        scene.service("bad", &[("azure-allowed-service-tags", "AzureMonitor")], port(81));
+        scene.ensure(&["good", "bad"]).await;
+        let group = scene.object("networkSecurityGroups", "nsg");
+        assert_eq!(items(&group, "securityRules").len(), 2);
+        scene.delete(&["good", "bad"]).await;
+        assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_the_subnet_does_not_have_fails_its_service_alone() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("good", &[INTERNAL], port(80));
+    for address in ["10.9.9.9", "10.240.0.1", "10.240.255.255"] {
+        let annotation = ("azure-load-balancer-ipv4", address);
+        let error = refused(&mut scene, &[INTERNAL, annotation], json!({"ports": port(81)})).await;
+        assert!(error.contains(annotation.0) && error.contains(address) && error.contains("10.240.0.0/16"), "{error}");
+        scene.delete(&["good"]).await;
+        scene.service("good", &[INTERNAL], port(80));
+    }
+    // One that a machine has, and a subnet without a free one: Azure refuses them.
+    let network = others::path("virtualNetworks", "vnet");
+    scene.bed.cloud.world(|world| world.subnet(&network, "tiny", &["10.241.0.0/29"], json!({})));
+    let tiny = ("azure-load-balancer-internal-subnet", "tiny");
+    let full = ["full0", "full1", "full2"];
+    for (number, name) in (90_u16..).zip(full) {
+        scene.service(name, &[INTERNAL, tiny], port(number));
+    }
+    scene.ensure(&full).await;
+    for annotation in [("azure-load-balancer-ipv4", "10.240.0.4"), tiny] {
+        let error = refused(&mut scene, &[INTERNAL, annotation], json!({"ports": port(81)})).await;
+        assert!(error.contains(annotation.1), "{error}");
+        scene.delete(&["good"]).await;
+        scene.service("good", &[INTERNAL], port(80));
+    }
+    scene.services.remove("good");
+    scene.delete(&full).await;
+    assert!(scene.objects("loadBalancers").is_empty());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_basic_load_balancer_is_left_as_it_is_and_named() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    let base = scene.services["web"].default_load_balancer_name();
+    let ip = others::path("publicIPAddresses", &format!("kubernetes-{base}"));
+    let basic = json!({"location": "eastus", "sku": {"name": "Basic"},
+        "tags": {"k8s-azure-service": "default/web", "k8s-azure-cluster-name": CLUSTER},
+        "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"}});
+    scene.bed.cloud.by_hand("PUT", &ip, &basic).unwrap();
+    let frontends = json!([{"name": base, "properties": {"publicIPAddress": {"id": ip}}}]);
+    let basic =
+        json!({"location": "eastus", "sku": {"name": "Basic"}, "properties": {"frontendIPConfigurations": frontends}});
+    scene.bed.cloud.by_hand("PUT", &others::path("loadBalancers", CLUSTER), &basic).unwrap();
+    scene.service("new", &[], port(81));
+    let names = ["web", "new"];
+    let mark = scene.mark();
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors.values().all(|error| error.contains("basic") && error.contains(CLUSTER)), "{errors:?}");
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    scene.bed.is_clean();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_contradicts_fails_its_service_alone_and_names_both() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;

@@ -18,6 +18,23 @@ async fn read() -> Scene {
     scene
 }
 
+#[tokio::test]
+async fn an_internal_service_that_shares_an_address_reads_nothing_either() {
+    let mut scene = read().await;
+    let internal = ("azure-load-balancer-internal", "true");
+    scene.service("first", &[internal], port(81));
+    scene.ensure(&["first"]).await;
+    let ip = scene.ip("first");
+    scene.service("other", &[internal, ("azure-load-balancer-ipv4", &ip)], port(82));
+    scene.ensure(&["other"]).await;
+    pass(20).await;
+    scene.ensure(&["first"]).await;
+    let mark = scene.mark();
+    scene.ensure(&["other"]).await;
+    assert_eq!(scene.bed.calls(mark), [] as [String; 0]);
+    scene.bed.is_clean();
+}
+
 fn remove_rules(scene: &Scene) {
     let id = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
     scene.bed.cloud.world(|world| world.alter(&id, json!({"properties": {"loadBalancingRules": []}})));

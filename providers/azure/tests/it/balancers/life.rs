@@ -349,3 +349,51 @@ async fn machines_of_another_tenant_than_the_network_are_nodes_and_members() {
     scene.delete(&["web"]).await;
     scene.bed.is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_internal_service_of_two_families_becomes_one_of_ipv6() {
+    let mut scene = Scene::dual(BY_ADDRESS, 2).await;
+    scene.spec("web", &[INTERNAL], json!({"ports": port(80), "ipFamilies": ["IPv6", "IPv4"]}));
+    scene.ensure(&["web"]).await;
+    scene.spec("web", &[INTERNAL], json!({"ports": port(81), "ipFamilies": ["IPv6"]}));
+    scene.ensure(&["web"]).await;
+    let ingress = &scene.services["web"].status.load_balancer.ingress;
+    assert!(ingress.len() == 1 && ingress[0].ip.contains(':'), "{ingress:?}");
+    let rules = items(&scene.object("loadBalancers", "kubernetes-internal"), "loadBalancingRules");
+    assert_eq!((rules.len(), &rules[0]["properties"]["frontendPort"]), (1, &json!(81)));
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_public_ip_in_a_group_that_is_no_longer_named_goes() {
+    let group = |name: &'static str| ("azure-load-balancer-resource-group", name);
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.bed.cloud.world(|world| ["a", "b"].map(|name| world.group("sub", name)));
+    let groups = |scene: &Scene| -> Vec<String> {
+        let ids = scene.objects("publicIPAddresses").into_iter().map(|ip| ip["id"].as_str().unwrap().to_owned());
+        ids.map(|id| id.split('/').nth(4).unwrap().to_owned()).collect()
+    };
+    scene.service("web", &[group("a")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["a"]);
+    scene.service("web", &[group("b")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["b"]);
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(groups(&scene), ["rg"]);
+    scene.service("web", &[group("a")], port(80));
+    scene.ensure(&["web"]).await;
+    // The deletion does not end before the group can be read.
+    scene.service("web", &[], port(80));
+    let deny = |params: &str| Rule { params: Some(params.to_owned()), ..Rule::every(Fault::Deny) };
+    scene.bed.cloud.fault(deny("resourceGroups/a/").on("network", "publicIPAddresses.list"));
+    for action in [ServiceAction::Ensure, ServiceAction::Delete] {
+        assert!(scene.settle(&["web"], action).await.is_err(), "{action:?}");
+        assert_eq!(groups(&scene), ["a"], "{action:?}");
+    }
+    scene.bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}

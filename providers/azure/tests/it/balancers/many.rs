@@ -1,5 +1,7 @@
 //! Many Services on shared objects.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,4 +57,27 @@ async fn a_deletion_and_new_nodes_in_one_call_cancel_no_write() {
     assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
     let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
     assert_eq!(items(&pool, "loadBalancerBackendAddresses").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_does_not_fail_with_the_pool_of_the_nodes() {
+    let mut scene = Scene::new(BY_ADDRESS, 3).await;
+    let new = scene.nodes.pop().unwrap();
+    scene.service("web0", &[], port(80));
+    scene.service("web1", &[], port(81));
+    scene.ensure(&["web0", "web1"]).await;
+    scene.nodes.push(new);
+    let fault = Fault::Code { status: 400, code: "Refused".into(), message: "no".into() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "backendAddressPools.put"));
+    let mut work = scene.work(&["web0"], ServiceAction::UpdateHosts);
+    work.extend(scene.work(&["web1"], ServiceAction::Delete));
+    let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
+    assert!(answers[0].result.as_ref().is_err_and(|error| !error.is_in_progress()), "{answers:?}");
+    assert!(answers[1].result.as_ref().err().is_none_or(ProviderError::is_in_progress), "{answers:?}");
+    // Its address has gone in that call, or goes without another write.
+    let mark = scene.mark();
+    scene.delete(&["web1"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    assert_eq!(scene.objects("publicIPAddresses").len(), 1);
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
 }

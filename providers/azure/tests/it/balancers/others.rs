@@ -178,6 +178,45 @@ async fn what_somebody_removes_comes_back() {
     }
 }
 
+/// A rule has one form of sources and ports: the API refuses one with two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sources_and_ports_of_a_rule_that_somebody_writes_in_another_form_come_back() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let asg = path("applicationSecurityGroups", "asg");
+    scene.bed.cloud.world(|world| world.put(&asg, json!({})));
+    let ranges = json!(["10.1.0.0/16", "10.3.0.0/16"]);
+    scene.service("web", &[], port(80));
+    let spec = json!({"ports": port(81), "loadBalancerSourceRanges": ranges});
+    scene.spec("api", &[("azure-deny-all-except-load-balancer-source-ranges", "true")], spec);
+    scene.ensure(&["web", "api"]).await;
+    let group = path("networkSecurityGroups", "nsg");
+    let reached = scene.object("networkSecurityGroups", "nsg")["properties"]["securityRules"].clone();
+    assert_eq!(reached.as_array().unwrap().len(), 3);
+    let one = json!({"sourceAddressPrefix": "192.0.2.0/24"});
+    let many = json!({"sourceAddressPrefixes": ["192.0.2.0/24", "198.51.100.0/24"]});
+    let groups = json!({"sourceApplicationSecurityGroups": [{"id": asg}]});
+    let to = json!({"destinationApplicationSecurityGroups": [{"id": asg}]});
+    let ports = json!({"sourcePortRanges": ["1024-2047", "4096-8191"]});
+    for edited in [one, many, groups, to, ports] {
+        by_hand(&scene, &group, |group| {
+            for rule in group["properties"]["securityRules"].as_array_mut().unwrap() {
+                let fields = rule["properties"].as_object_mut().unwrap();
+                let kind = match () {
+                    () if edited.get("sourcePortRanges").is_some() => "sourcePort",
+                    () if edited.get("destinationApplicationSecurityGroups").is_some() => "destinationA",
+                    () => "sourceA",
+                };
+                fields.retain(|key, _| !key.starts_with(kind));
+                fields.extend(edited.as_object().unwrap().clone());
+            }
+        });
+        scene.ensure(&["web", "api"]).await;
+        let now = scene.object("networkSecurityGroups", "nsg")["properties"]["securityRules"].clone();
+        assert_eq!(sorted(stable(now)), sorted(stable(reached.clone())), "{edited}");
+    }
+    scene.bed.is_clean();
+}
+
 /// With lists in a fixed order: what comes back comes last.
 fn sorted(mut value: Value) -> Value {
     match &mut value {

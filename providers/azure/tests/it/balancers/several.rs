@@ -229,3 +229,90 @@ async fn a_service_of_two_families_has_an_address_a_pool_and_rules_of_each() {
         scene.bed.is_clean();
     }
 }
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+
+fn on(name: &'static str) -> (&'static str, &'static str) {
+    ("azure-load-balancer-configurations", name)
+}
+
+/// The frontends of a load balancer that are those of a Service.
+fn frontends(scene: &Scene, balancer: &str, service: &str) -> usize {
+    let base = scene.services[service].default_load_balancer_name();
+    let all = items(&scene.object("loadBalancers", balancer), "frontendIPConfigurations");
+    all.iter().filter(|it| it["name"].as_str().unwrap().starts_with(&base)).count()
+}
+
+/// `web` moves from the first load balancer to the second. The first has `api` too, which changes in the same call, and
+/// the second `db`, which goes the other way.
+async fn moves(kind: &[(&'static str, &'static str)], others: &[&'static str]) {
+    let with = |more: &[(&'static str, &'static str)]| [kind, more].concat();
+    let mut scene = Scene::new(SEVERAL, 2).await;
+    let names = [&["web"], others].concat();
+    scene.service("web", &with(&[on(CLUSTER)]), port(80));
+    let internal: &[(&str, &str)] = if kind.contains(&INTERNAL) { &[INTERNAL] } else { &[] };
+    let plain = |name| [internal, &[on(name)]].concat();
+    for other in others {
+        let (number, place) = if *other == "api" { (81, CLUSTER) } else { (82, "second") };
+        scene.service(other, &plain(place), port(number));
+    }
+    scene.ensure(&names).await;
+    let before: Vec<String> = names.iter().map(|name| scene.ip(name)).collect();
+    scene.service("web", &with(&[on("second")]), port(80));
+    for other in others {
+        let (number, place) = if *other == "api" { (83, CLUSTER) } else { (82, CLUSTER) };
+        scene.service(other, &plain(place), port(number));
+    }
+    scene.ensure(&names).await;
+    let after: Vec<String> = names.iter().map(|name| scene.ip(name)).collect();
+    assert_eq!(after, before, "{kind:?} {others:?}");
+    let end = if internal.is_empty() { "" } else { "-internal" };
+    let (first, second) = (format!("{CLUSTER}{end}"), format!("second{end}"));
+    assert_eq!((frontends(&scene, &first, "web"), frontends(&scene, &second, "web")), (0, 1), "{kind:?} {others:?}");
+    for other in others {
+        assert_eq!(frontends(&scene, &first, other), 1, "{kind:?} {other}");
+    }
+    let mark = scene.mark();
+    scene.ensure(&names).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "{kind:?} {others:?}");
+    scene.delete(&names).await;
+    assert_eq!(scene.objects("loadBalancers").len() + scene.objects("publicIPAddresses").len(), 0);
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_moves_between_load_balancers_with_its_address() {
+    let kinds: [&[(&str, &str)]; 3] = [&[], &[INTERNAL], &[INTERNAL, ("azure-load-balancer-ipv4", "10.240.0.100")]];
+    for kind in kinds {
+        for others in [&[][..], &["api"], &["db"], &["api", "db"]] {
+            moves(kind, others).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_whose_frontend_something_else_uses_does_not_move_and_the_error_names_it() {
+    let mut scene = Scene::new(SEVERAL, 2).await;
+    scene.service("web", &[on(CLUSTER)], port(80));
+    scene.service("db", &[on("second")], port(82));
+    scene.ensure(&["web", "db"]).await;
+    let balancer = others::path("loadBalancers", CLUSTER);
+    others::by_hand(&scene, &balancer, |object| {
+        let frontend = object["properties"]["frontendIPConfigurations"][0]["id"].clone();
+        let pools = object["properties"]["backendAddressPools"].as_array_mut().unwrap();
+        pools.push(json!({"name": "theirs", "properties": {}}));
+        object["properties"]["outboundRules"] = json!([{"name": "out", "properties": {"protocol": "All",
+            "frontendIPConfigurations": [{"id": frontend}],
+            "backendAddressPool": {"id": format!("{balancer}/backendAddressPools/theirs")}}}]);
+    });
+    let before = scene.object("loadBalancers", CLUSTER);
+    scene.service("web", &[on("second")], port(80));
+    let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+    let frontend = scene.services["web"].default_load_balancer_name();
+    for word in [CLUSTER, "second", "the outbound rule out", &frontend] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert_eq!(scene.object("loadBalancers", CLUSTER), before);
+    scene.bed.is_clean();
+}

@@ -163,6 +163,12 @@ fn what_is_in_use_stays() {
     // The address is free when the operation that drops the frontend has ended.
     let mut without = balancer(&[]);
     without["properties"]["frontendIPConfigurations"] = json!([]);
+    let refused = call(&azure, "PUT", LB, &without);
+    assert_eq!(refused.code(), "LoadBalancerWithoutFrontendIPCantHaveChildResources");
+    done(&azure, "PUT", "Microsoft.Network/publicIPAddresses/b", &public_ip());
+    let other = format!("{GROUP}/Microsoft.Network/publicIPAddresses/b");
+    without["properties"]["frontendIPConfigurations"] =
+        json!([{"name": "g", "properties": {"publicIPAddress": {"id": other}}}]);
     assert_eq!(call(&azure, "PUT", LB, &without).status, 200);
     assert_eq!(call(&azure, "DELETE", address, &Value::Null).code(), "PublicIPAddressCannotBeDeleted");
     azure.clock().step(std::time::Duration::from_secs(2));

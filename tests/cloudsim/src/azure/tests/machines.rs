@@ -2,12 +2,16 @@
 
 use super::super::seed::{MachineSeed, SetSeed};
 use super::super::{Azure, Options};
-use super::{call, cloud, done, get};
+use super::{GROUP, call, cloud, done, get, public_ip};
 use serde_json::{Value, json};
 
 fn pool(azure: &Azure) -> Value {
     let lb = "Microsoft.Network/loadBalancers/lb";
-    done(azure, "PUT", lb, &json!({"location": "eastus", "properties": {"backendAddressPools": [{"name": "p"}]}}));
+    done(azure, "PUT", "Microsoft.Network/publicIPAddresses/a", &public_ip());
+    let address = format!("{GROUP}/Microsoft.Network/publicIPAddresses/a");
+    let frontends = json!([{"name": "f", "properties": {"publicIPAddress": {"id": address}}}]);
+    let properties = json!({"frontendIPConfigurations": frontends, "backendAddressPools": [{"name": "p"}]});
+    done(azure, "PUT", lb, &json!({"location": "eastus", "properties": properties}));
     get(azure, lb)["properties"]["backendAddressPools"][0]["id"].clone()
 }
 

@@ -154,7 +154,8 @@ fn pools_of_one_load_balancer_are_written_one_after_the_other_and_a_few_in_one_c
     for step in of_pools {
         stages.extend(step.stage);
         let Items::Some(items) = &step.items else { panic!("of all") };
-        common = Some(common.map_or_else(|| items.clone(), |common| common.intersection(items).copied().collect()));
+        let items = items | &step.after;
+        common = Some(common.map_or_else(|| items.clone(), |common| &common & &items));
     }
     assert_eq!(stages.len(), 8);
     assert!(stages.is_sorted_by(|one, next| one < next), "{stages:?}");

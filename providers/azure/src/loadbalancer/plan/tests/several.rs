@@ -325,3 +325,32 @@ fn without_its_selector_a_load_balancer_takes_nodes_as_the_others() {
     );
     assert_eq!(nodes_of(&world, "lb2"), ["node-1", "node-2", "node-3"]);
 }
+
+#[test]
+fn of_two_services_that_swap_their_load_balancers_one_waits_for_the_next_pass() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| [("azure-load-balancer-configurations", name)];
+    world.service("a", &on("kubernetes"), port(81)).service("b", &on("lb2"), port(82)).settle(&[]);
+    let before = (world.status("a"), world.status("b"));
+    world.service("a", &on("lb2"), port(81)).service("b", &on("kubernetes"), port(82));
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["b"], "{errors:?}");
+    assert!(errors["b"].contains("when others have left it"), "{errors:?}");
+    assert_eq!(world.count("delete LoadBalancer kubernetes"), 1, "{:?}", world.writes);
+    world.settle(&[]);
+    assert_eq!((world.status("a"), world.status("b")), before);
+    let names = |name: &str| json::items(world.balancer(name), "frontendIPConfigurations").len();
+    assert_eq!((names("kubernetes"), names("lb2")), (1, 1));
+}
+
+#[test]
+fn a_service_leaves_its_load_balancer_before_it_is_on_another_one() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| [("azure-load-balancer-configurations", name)];
+    world.service("a", &on("kubernetes"), port(81)).service("b", &on("kubernetes"), port(82));
+    world.service("c", &on("lb2"), port(83)).settle(&[]);
+    world.service("a", &on("lb2"), port(81)).service("b", &on("kubernetes"), port(84)).settle(&[]);
+    let balancers: Vec<&String> =
+        world.writes.iter().filter(|write| write.starts_with("update LoadBalancer")).collect();
+    assert_eq!(balancers, ["update LoadBalancer kubernetes", "update LoadBalancer lb2"]);
+}

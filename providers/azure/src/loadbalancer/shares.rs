@@ -1,0 +1,142 @@
+//! What a write of a shared object has of each Service, and whose part an error of Azure names. Pure.
+
+use ccm_provider::ProviderError;
+use serde_json::Value;
+
+use super::json;
+use super::names::is_of;
+use super::plan::balancer::Edit;
+use super::plan::step::{SecurityPart, Write};
+use super::refused::Refused;
+use crate::client::id::ArmId;
+
+/// The parts of the Services in a write.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shares<'a> {
+    Balancer(&'a [Edit]),
+    Security(&'a [SecurityPart]),
+}
+
+impl<'a> Shares<'a> {
+    pub(super) fn of(write: &'a Write) -> Self {
+        match write {
+            Write::Balancer(change) => Self::Balancer(&change.edits),
+            Write::Security(change) => Self::Security(&change.parts),
+            _ => Self::Balancer(&[]),
+        }
+    }
+
+    pub(super) fn len(self) -> usize {
+        match self {
+            Self::Balancer(edits) => edits.len(),
+            Self::Security(parts) => parts.len(),
+        }
+    }
+
+    /// The Services whose part the text of an error, in lower case, names: keys and fingerprints.
+    pub(super) fn named(self, text: &str) -> Vec<(&'a str, u64)> {
+        match self {
+            Self::Balancer(edits) => {
+                let named = edits.iter().filter(|edit| names_part(text, edit));
+                named.map(|edit| (&*edit.key, edit.fingerprint)).collect()
+            }
+            Self::Security(parts) => {
+                let named = parts.iter().filter(|part| part.claim.rules().iter().any(|rule| mentions(text, rule)));
+                named.map(|part| (&*part.key, part.fingerprint)).collect()
+            }
+        }
+    }
+
+    /// Records that Azure refuses the part of a Service.
+    pub(super) fn note(self, refused: &Refused, key: &str, fingerprint: u64, error: ProviderError) {
+        let why = |what: &str| format!("{what}; correct what the error names, or change the Service");
+        match self {
+            Self::Balancer(_) => {
+                let error = error.wrap(why("the load balancer is written without this Service"));
+                refused.note(key, fingerprint, error);
+            }
+            Self::Security(_) => {
+                let error = error.wrap(why("the security group is written without the rules of this Service"));
+                refused.note_rules(key, fingerprint, error);
+            }
+        }
+    }
+}
+
+/// Whether the text of an error, in lower case, names an object of this part: one with the name of the Service, or its
+/// public IP address by ID. The name of an address is users' choice, and may be any word of the text. Of a private
+/// address, texts name no frontend, only the address, or the subnet that has none left.
+fn names_part(text: &str, edit: &Edit) -> bool {
+    let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
+    let mut ips = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| format!("/publicipaddresses/{}", id.name()));
+    let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
+    let mut own = names.filter(|name| is_of(name, &edit.base));
+    let of_private = |frontend: &Value| {
+        let subnet = json::reference(frontend, "subnet").rsplit('/').next().unwrap_or_default();
+        let ip = json::property(frontend, "privateIPAddress");
+        !subnet.is_empty() && mentions(text, &format!("subnet {subnet} with address prefix"))
+            || !ip.is_empty() && mentions(text, &format!("ip address {ip}"))
+    };
+    ips.any(|id| mentions(text, &id)) || own.any(|name| mentions(text, name)) || edit.frontends.iter().any(of_private)
+}
+
+/// Whether a text in lower case contains a name, and not only as the beginning of a longer one.
+fn mentions(text: &str, name: &str) -> bool {
+    let name = name.to_lowercase();
+    let ends = |rest: &str| {
+        let mut next = rest.chars();
+        match next.next() {
+            // The end of a sentence, or part of a name.
+            Some('.') => !next.next().is_some_and(char::is_alphanumeric),
+            Some(c) => !c.is_alphanumeric() && !matches!(c, '-' | '_'),
+            None => true,
+        }
+    };
+    text.match_indices(&name).any(|(at, _)| text.get(at + name.len()..).is_some_and(ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const IPS: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses";
+
+    /// The part of a Service whose public IP address has this name.
+    fn part(base: &str, ip: &str) -> Edit {
+        Edit {
+            base: base.to_owned(),
+            frontends: vec![json!({"name": base, "properties": {"publicIPAddress": {"id": format!("{IPS}/{ip}")}}})],
+            rules: vec![json!({"name": format!("{base}-TCP-80")})],
+            probes: vec![json!({"name": "cluster-service-shared-health-probe"})],
+            ..Edit::default()
+        }
+    }
+
+    #[test]
+    fn an_error_is_that_of_the_part_whose_object_it_names() {
+        let of = |text: &str, base, ip| names_part(&text.to_lowercase(), &part(base, ip));
+        let taken = format!("Resource {IPS}/web1 is in use by another frontend.");
+        assert!(of(&taken, "a1", "web1") && of(&taken, "a1", "WEB1"));
+        assert!(!of(&taken, "a1", "web"), "the beginning of another name");
+        assert!(!of(&taken, "a1", "in"), "a word of the text is no address");
+        let rule = "Rule a1-TCP-80 is invalid.";
+        assert!(of(rule, "a1", "x") && !of(rule, "a2", "x"));
+        assert!(!of("Rule a1-TCP-8080 is invalid", "a1", "x"), "a rule of another port");
+        assert!(!of("Probe cluster-service-shared-health-probe is invalid", "a1", "x"), "the probe is everybody's");
+        let mut private = part("a1", "x");
+        private.frontends = vec![json!({"name": "a1", "properties": {
+            "privateIPAddress": "10.0.0.4", "subnet": {"id": "/subnets/Nodes"}}})];
+        let of_private = |text: &str| names_part(&text.to_lowercase(), &private);
+        assert!(of_private("is using the private IP address 10.0.0.4 which is already allocated"));
+        assert!(!of_private(
+            "Private static IP address 10.0.0.40 does not belong to the range of subnet prefix 10.0.0.0/27."
+        ));
+        assert!(of_private(
+            "Subnet nodes with address prefix 10.0.0.0/29 does not have enough capacity for 1 IP addresses."
+        ));
+        assert!(!of_private("Subnet nodes2 with address prefix 10.0.1.0/29 does not have enough capacity."));
+        assert!(of(&format!("see {IPS}/web1."), "a1", "web1") && !of(&format!("see {IPS}/web1.eu"), "a1", "web1"));
+    }
+}
