@@ -25,8 +25,8 @@ const KIND: &str = "InstanceGroup";
 
 /// The hosts that internal load balancers can use: those in the subnetwork of the cluster.
 pub(in super::super) fn hosts(observed: &Observed, hosts: &Hosts) -> BTreeSet<Host> {
-    let subnet = observed.network.subnetwork.as_deref().map(last_part);
-    hosts.in_subnet(subnet)
+    let subnet = observed.network.subnetwork.as_deref().filter(|_| !observed.network.is_of_nodes);
+    hosts.in_subnet(subnet.map(last_part))
 }
 
 /// The external groups that are used unchanged, by name: those whose members are all hosts. An instance may be in only

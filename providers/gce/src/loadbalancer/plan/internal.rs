@@ -119,6 +119,14 @@ fn differences(env: &Env, observed: &Observed, item: &Item, settings: &Settings,
     changes
 }
 
+/// Whether a plan depends on the network: on its subnetwork, from which a new rule has its address, or whether it has any.
+pub(super) fn needs_network(env: &Env, observed: &Observed, item: &Item) -> bool {
+    let Some(settings) = item.settings.as_ref().filter(|_| item.scheme == Scheme::Internal) else { return false };
+    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == Scheme::Internal);
+    let is_of_network = !settings.internal.is_plain() || item.hosts.are_selected();
+    is_of_network || makes_rule(env, observed, item, settings, rule)
+}
+
 impl Draft<'_> {
     pub(super) fn internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>) -> Result<(), ProviderError> {
         let observed = self.observed;

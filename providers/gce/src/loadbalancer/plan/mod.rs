@@ -255,8 +255,7 @@ pub(super) fn is_read(env: &Env, observed: &Observed, item: &Item) -> Result<(),
     needs.add(env, observed, item, false);
     needs.add_replaced(observed, item);
     needs.addresses.extend(addresses_to_look_for(env, observed, item));
-    let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
-    let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
+    let network = || observed.unread(Collection::Networks, "").filter(|_| internal::needs_network(env, observed, item));
     needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
 }
 

@@ -74,6 +74,33 @@ async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
     scene.is_correct();
 }
 
+/// Nodes of two pools, each in its subnetwork.
+#[tokio::test]
+async fn the_hosts_are_the_nodes_of_all_subnetworks_whichever_are_first() {
+    let mut scene = Scene::with(&[]).await;
+    let network = "projects/p/global/networks/default";
+    let other = scene.cloud().world(|world| world.subnetwork(network, "us-central1", "b", "10.9.0.0/20", &[]));
+    let labelled = |scene: &Scene, name: &str| {
+        let subnet = scene.bed.subnetwork.rsplit('/').next().unwrap();
+        let node = json!({"name": name, "providerId": scene.bed.node(name).provider_id.as_deref(),
+            "labels": {"cloud.google.com/gke-node-pool-subnet": subnet}});
+        ccm_provider::NodeRef::from(serde_json::from_value::<ccm_provider::Node>(node).unwrap())
+    };
+    let first = labelled(&scene, "n1");
+    scene.bed.subnetwork = other;
+    scene.nodes = vec![first, labelled(&scene, "n2")];
+    let mut web = internal(web());
+    for pool in scene.nodes.clone() {
+        scene.cluster.set_nodes(vec![pool]);
+        scene.without_subnetwork().await;
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.members(), 2);
+        scene.update(&mut web).await;
+        assert_eq!(scene.members(), 2);
+    }
+    scene.is_correct();
+}
+
 /// A Service has one protocol. Two Services serve both on one address, which is reserved.
 #[tokio::test]
 async fn services_for_tcp_and_udp_share_a_reserved_external_address() {

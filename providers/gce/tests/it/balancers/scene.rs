@@ -294,3 +294,9 @@ pub(super) fn texts(list: &Value) -> Vec<String> {
     texts.sort();
     texts
 }
+
+/// The node of an instance in a zone, which may not exist.
+pub(super) fn node_of(zone: &str, name: &str) -> NodeRef {
+    let node = json!({"name": name, "providerId": format!("gce://p/{zone}/{name}")});
+    serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
+}
