@@ -15,7 +15,7 @@ use super::firewall::Command;
 use super::hosts::Host;
 use crate::client::Write;
 use crate::client::balancing::Firewall;
-use crate::client::resource::Scope;
+use crate::client::resource::{Collection, Scope};
 
 /// The placeholder for an address of the Service that is not known yet.
 pub(super) const RESERVED: &str = "{ip}";
@@ -134,7 +134,7 @@ pub(crate) struct FirewallWrite {
     /// Whether the rule denies traffic: skipped silently if an earlier rule is left to the administrators.
     pub(crate) is_deny: bool,
     /// The health check that it is for: skipped if an earlier step left the check, which another object uses.
-    pub(crate) unless_used: Option<String>,
+    pub(crate) unless_used: Option<(Collection, String)>,
     /// The object that gets the event.
     pub(crate) subject: Subject,
 }

@@ -20,7 +20,7 @@ use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
 use crate::annotations as keys;
 use crate::client::balancing::{Address, ForwardingRule, group_of};
 use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
-use crate::client::resource::ResourceId;
+use crate::client::resource::{Collection, ResourceId};
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
 
 /// The most repeats of a call, each without the instances that an error named.
@@ -44,8 +44,8 @@ const LOOK: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
     sent: Mutex<BTreeMap<String, (Sent, Meant, String)>>,
-    /// The objects that were not deleted because others use them.
-    used: Mutex<BTreeSet<String>>,
+    /// The objects that were not deleted because others use them. Both kinds of health checks have the same names.
+    used: Mutex<BTreeSet<(Collection, String)>>,
     /// The changes whose end was not seen, by [`key`].
     unseen: Mutex<BTreeMap<String, Unseen>>,
     /// The instances that were refused, by pool or group, with the reason.
@@ -161,6 +161,10 @@ impl Unreadable {
     }
 }
 
+fn object(write: &Write) -> (Collection, String) {
+    (write.operation.collection, write.name.clone())
+}
+
 fn target(write: &Write) -> String {
     format!("{}{}", write.scope, write.name)
 }
@@ -230,7 +234,7 @@ impl Writer<'_> {
             }
             Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
             Act::DeleteUnlessUsed(write) => {
-                lock(&self.ongoing.used).remove(&write.name);
+                lock(&self.ongoing.used).remove(&object(write));
                 match self.begin(step, write, Meant::UnlessUsed).await {
                     Err(error) => self.failed(write, &Meant::UnlessUsed, error).map(|()| Written::Done)?,
                     Ok(written) => written,
@@ -331,7 +335,7 @@ impl Writer<'_> {
         match meant {
             Meant::UnlessUsed if is_in_use(&error) => {
                 tracing::debug!(%write, "still in use: not deleted");
-                lock(&self.ongoing.used).insert(write.name.clone());
+                lock(&self.ongoing.used).insert(object(write));
                 Ok(())
             }
             Meant::Hosts(hosts) => match denied(&error, hosts) {

@@ -136,12 +136,12 @@ impl Draft<'_> {
         let name = self.cluster().health_check();
         let has_check = checks.contains_key(&name);
         if has_check {
-            let (operation, kind) = deletion(scheme);
+        let (operation, kind) = deletion(scheme);
             let act = Act::DeleteUnlessUsed(self.write(operation, &name));
             self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
         }
         if observed.firewalls.contains_key(&firewall) {
-            let unless_used = has_check.then_some(name);
+            let unless_used = has_check.then_some((operation.collection, name));
             let rank = if rank == Rank::OldChecks { Rank::OldCheckFirewalls } else { Rank::GoCheckFirewalls };
             let act = Act::Firewall(Box::new(FirewallWrite { unless_used, ..self.firewall_deletion(&firewall) }));
             self.push_as(true, rank, act, what(Verb::Delete, "Firewall", "its health check is gone"));
