@@ -219,6 +219,11 @@ impl Step {
         let mut changes = self.changes.clone();
         let names = |hosts: &[Host]| {
             Some(hosts.iter().map(|host| format!("{}/{}", host.zone, host.name)).collect::<Vec<_>>().join(" "))
+    /// Whether it creates or changes a firewall rule.
+    pub(crate) fn is_admission(&self) -> bool {
+        matches!(self.act, Act::Firewall(_)) && self.verb != Verb::Delete
+    }
+
         };
         match &self.act {
             Act::InsertPool { hosts, .. } | Act::Join { hosts, .. } => {

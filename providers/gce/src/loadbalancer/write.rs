@@ -221,8 +221,8 @@ impl Writer<'_> {
     }
 
     async fn send(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
-        // The write may leave objects behind.
-        if let Some(balancer) = &step.balancer {
+        // The write may leave objects behind, except firewall rules, which are always looked for.
+        if let Some(balancer) = step.balancer.as_ref().filter(|_| !step.is_admission()) {
             self.reads.unsettle(balancer);
         }
         let address = outputs.address(step);
