@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::resource::last_part;
 use super::{Named, named};
 
 named!(ForwardingRule, Address, TargetPool, HealthCheck, BackendService, Firewall, InstanceGroup);
@@ -68,6 +69,11 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// The URL of another user than the balancer with this name.
+    pub(crate) fn other_user(&self, balancer: &str) -> Option<&String> {
+        self.users.iter().find(|user| last_part(user) != balancer)
+    }
+
     /// An address without a type is external.
     pub(crate) fn is_internal(&self) -> bool {
         self.address_type == "INTERNAL"

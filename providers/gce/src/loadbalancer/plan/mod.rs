@@ -215,12 +215,13 @@ pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> O
 }
 
 /// The addresses whose reservations are looked up for a Service whose rule will be created: the requested one, and that
-/// of the rule which is replaced.
+/// of the rule which is replaced. Also the requested address at which other traffic will be denied.
 pub(super) fn addresses_to_look_for(env: &Env, observed: &Observed, item: &Item) -> BTreeSet<String> {
-    let Some(wanted) = address_to_look_for(env, observed, item) else { return BTreeSet::new() };
+    let denied = firewalls::address_to_deny(env, observed, item);
+    let Some(wanted) = address_to_look_for(env, observed, item) else { return denied.into_iter().collect() };
     let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
     let old = rule.map(|rule| rule.ip_address.clone()).filter(|ip| !ip.is_empty());
-    old.into_iter().chain([wanted]).collect()
+    old.into_iter().chain([wanted]).chain(denied).collect()
 }
 
 /// The requested address of a Service whose rule will be created, if any.

@@ -138,6 +138,38 @@ async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
     scene.is_correct();
 }
 
+/// At equal priority, a rule that denies wins over one that admits: the Services would have to change together.
+#[tokio::test]
+async fn nothing_is_denied_at_an_address_that_services_share() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let of = |name: &str, protocol: &str| {
+        let mut service = service(name, json!({"loadBalancerIP": mine}));
+        service.spec.ports = ports(protocol, &[53]);
+        service
+    };
+    let (mut tcp, mut udp) = (of("tcp", "TCP"), of("udp", "UDP"));
+    scene.ensure(&mut tcp).await;
+    scene.ensure(&mut udp).await;
+    scene.restart_with(&["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup"]).await;
+    let denies = |scene: &Scene| scene.names().iter().filter(|name| name.ends_with("-deny")).count();
+    scene.events();
+    for service in [&mut udp, &mut tcp] {
+        scene.ensure(service).await;
+        assert_eq!(denies(&scene), 0);
+        assert!(scene.events().join("\n").contains("shared with"));
+        scene.is_steady(service).await;
+    }
+    // It would be cut by the rule of the first.
+    scene.delete(&mut tcp).await;
+    scene.ensure(&mut udp).await;
+    assert_eq!(denies(&scene), 1);
+    let error = scene.refused(&mut tcp).await;
+    assert!(error.contains("is in use by") && error.contains("enable-l4-deny-firewall"), "{error}");
+    scene.is_correct();
+}
+
 #[tokio::test]
 async fn a_refused_rule_with_a_requested_address_leaves_the_former_rule_and_its_address() {
     let mut scene = Scene::with(&["n1"]).await;
