@@ -36,7 +36,8 @@ pub(super) struct Run<'a, C: BalancerCloud> {
 /// The result of a run.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// The first failure of each item; one that is only in progress gives way to others.
+    /// The first failure of each item. What is only in progress gives way to others, and to that what is not this
+    /// provider's.
     pub(super) errors: Vec<Option<ProviderError>>,
     /// The number of writes that succeeded.
     pub(super) written: usize,
@@ -54,10 +55,15 @@ impl Results {
     /// Records an error of one item.
     pub(super) fn fail(&mut self, place: usize, error: &ProviderError) {
         if let Some(known) = self.errors.get_mut(place)
-            && known.as_ref().is_none_or(|known| known.is_in_progress() && !error.is_in_progress())
+            && known.as_ref().is_none_or(|known| weight(known) < weight(error))
         {
             *known = Some(error.clone());
         }
+        let weight = |error: &ProviderError| match error {
+            error if error.is_implemented_elsewhere() => 0,
+            error if error.is_in_progress() => 1,
+            _ => 2,
+        };
     }
 
     pub(super) fn has_failed(&self, place: usize) -> bool {

@@ -49,7 +49,7 @@ impl Draft<'_> {
         }
         self.own_check_goes(scheme);
         // The other kind has a firewall rule of the same name, which is updated.
-        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some();
+        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some() && self.is_ours();
         if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
             self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
         }

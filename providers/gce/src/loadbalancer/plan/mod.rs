@@ -144,14 +144,22 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
 fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, Option<ProviderError>) {
     let mut whole = draft();
     let (observed, item) = (whole.observed, whole.item);
-    let Err(error) = whole.item() else {
-        let wanted = item.settings.as_ref().map(|_| item.scheme);
-        let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
-        let partly = whole.partly.take().or_else(|| whole.unread_zone());
-        return (whole, kind, partly);
+    let error = match whole.item() {
+        Ok(()) => {
+            let wanted = item.settings.as_ref().map(|_| item.scheme);
+            let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
+            let partly = whole.partly.take().or_else(|| whole.unread_zone());
+            return (whole, kind, partly);
+        }
+        // What it has of its former kind is deleted.
+        Err(error) if error.is_implemented_elsewhere() => {
+            let unread = whole.partly.take().or_else(|| whole.unread_zone_of_former());
+            return (whole, None, Some(unread.unwrap_or(error)));
+        }
+        Err(error) => error,
     };
     let mut hosts = draft();
-    if item.follows() && !error.is_implemented_elsewhere() {
+    if item.follows() {
         let found = existing(observed, item).filter(|kind| *kind == item.scheme);
         if let Some(kind) = found.filter(|_| hosts.hosts().is_ok()) {
             return (hosts, Some(kind), Some(error));
@@ -288,7 +296,7 @@ impl<'a> Draft<'a> {
             Owner::UsIfThere if rule.is_none() => return Err(ProviderError::ImplementedElsewhere),
             Owner::Us | Owner::UsIfThere => {}
         }
-        if rule.is_some_and(is_foreign) {
+        if !self.is_ours() {
             return Err(ProviderError::ImplementedElsewhere);
         }
         if self.item.is_mixed {
@@ -303,6 +311,16 @@ impl<'a> Draft<'a> {
 
     /// The reason why the groups of a zone are left as they are.
     fn unread_zone(&self) -> Option<ProviderError> {
+    /// Whether the load balancer of the requested kind is this provider's.
+    fn is_ours(&self) -> bool {
+        let rule = self.observed.rule(&self.item.names).filter(|rule| real_scheme(rule) == self.item.scheme);
+        match self.item.owner {
+            Owner::Us => !rule.is_some_and(is_foreign),
+            Owner::UsIfThere => rule.is_some_and(|rule| !is_foreign(rule)),
+            Owner::Other => false,
+        }
+    }
+
         self.observed.unread_of(Collection::InstanceGroups)?;
         let mut needs = Needs::default();
         needs.add(self.env, self.observed, self.item, false);
@@ -311,6 +329,13 @@ impl<'a> Draft<'a> {
 
     fn cluster(&self) -> ClusterNames<'a> {
         ClusterNames(&self.observed.cluster_id)
+    /// The same for groups of which only those of the Service's former kind may have to be deleted.
+    fn unread_zone_of_former(&self) -> Option<ProviderError> {
+        let former = leaving(self.item, self.observed.rule(&self.item.names));
+        let of_groups = former.contains(&Scheme::Internal) && !self.env.options.skips_groups;
+        self.observed.unread_of(Collection::InstanceGroups).filter(|_| of_groups).cloned()
+    }
+
     }
 
     fn write(&self, operation: Operation, name: &str) -> Write {

@@ -119,7 +119,7 @@ impl Scene {
         }
         let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
         let ServiceAnswer { result, notes, .. } = controller::work(&*balancers, CLUSTER, service, nodes, action).await;
-        if result.is_ok() {
+        if result.as_ref().err().is_none_or(ProviderError::is_implemented_elsewhere) {
             let goes =
                 |name: &&(&str, bool)| action == ServiceAction::Delete || !name.1 && action == ServiceAction::Ensure;
             let goes: Vec<&str> = finalizers.iter().filter(goes).map(|(name, _)| *name).collect();

@@ -39,6 +39,8 @@ struct Script {
     plans_twice_again: bool,
     /// For how long it remembers a refusal, if not for an hour.
     remembers: Option<Duration>,
+    /// The first item is another controller's.
+    is_elsewhere: bool,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -91,7 +93,8 @@ impl BalancerCloud for Script {
     fn plan(&self, (): &(), (): &()) -> Result<Plan<&'static str>, ProviderError> {
         let written = self.written.lock().unwrap();
         let steps = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
-        Ok(Plan { steps, ..Plan::default() })
+        let failed = self.is_elsewhere.then_some((0, ProviderError::ImplementedElsewhere));
+        Ok(Plan { steps, failed: failed.into_iter().collect(), ..Plan::default() })
     }
 
     fn guard(&self, (): &(), (): &(), _: &[Step<&'static str>]) -> Vec<(usize, ProviderError)> {
@@ -443,6 +446,27 @@ async fn finalizers_are_added_once_before_the_writes_and_nothing_is_written_for_
     assert_eq!(answers[1].result.as_ref().unwrap_err().to_string(), "denied");
     assert_eq!(written(&engine), ["frame"]);
     assert_eq!(*adds.0.lock().unwrap(), ["web example.com/mark", "denied example.com/mark"]);
+}
+
+/// What it had here before is deleted.
+#[tokio::test]
+async fn a_service_of_another_controller_gets_no_finalizer_and_a_refused_write_is_its_error() {
+    for (fate, expected) in
+        [(None, ProviderError::ImplementedElsewhere.to_string()), (Some(invalid()), "refused".into())]
+    {
+        let steps = vec![step("goes", Items::one(0), Part::new(Kind::Claim))];
+        let fates: Vec<_> = fate.map(|fate| ("goes", fate)).into_iter().collect();
+        let mut engine = engine(steps, &fates);
+        (engine.cloud.finalizer, engine.cloud.is_elsewhere) = (Some("example.com/mark"), true);
+        let adds = Arc::new(Adds::default());
+        let work = ensure(&["web"]);
+        let plan = engine.plan("c", &work[0]).await.unwrap();
+        assert_eq!((plan.steps.len(), plan.findings.len()), (1, 0));
+        let answer = engine.reconcile("c", &work, &Scope::default().with_finalizers(adds.clone())).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), expected);
+        assert_eq!(tried(&engine), ["goes"]);
+        assert_eq!(*adds.0.lock().unwrap(), [""; 0]);
+    }
 }
 
 #[tokio::test]
