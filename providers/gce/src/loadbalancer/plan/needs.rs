@@ -193,10 +193,12 @@ impl Needs {
     }
 }
 
-/// An update of hosts needs the forwarding rule only for the address in firewall rules.
+/// An update of hosts needs the forwarding rule only for the address in firewall rules, and where one of two backend
+/// services can be behind it.
 pub(in super::super) fn needs_rule(env: &Env, item: &Item) -> bool {
     match item.action {
-        _ if item.is_by_name() => env.node_tags.is_empty(),
+        _ if item.is_by_name() => env.node_tags.is_empty() || shares(),
+    let shares = || item.settings.as_ref().is_some_and(|settings| settings.internal.shares_backend);
         _ if item.is_refused() => false,
         ServiceAction::UpdateHosts | ServiceAction::Ensure | ServiceAction::Delete => true,
     }
