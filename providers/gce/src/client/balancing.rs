@@ -1,7 +1,7 @@
 //! The objects of load balancers, with the fields that are read. Missing fields have the default of the API.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::resource::last_part;
 use super::{Named, named};
@@ -99,6 +99,14 @@ pub(crate) struct TargetPool {
     pub(crate) instances: Vec<String>,
     pub(crate) session_affinity: String,
     pub(crate) health_checks: Vec<String>,
+}
+
+impl TargetPool {
+    /// The body that creates the same pool again, without its instances.
+    pub(crate) fn again(&self) -> Value {
+        let affinity = if self.session_affinity.is_empty() { "NONE" } else { &self.session_affinity };
+        json!({"description": self.description, "sessionAffinity": affinity, "healthChecks": self.health_checks})
+    }
 }
 
 /// A health check of either collection.

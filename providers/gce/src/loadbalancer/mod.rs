@@ -47,7 +47,7 @@ use facts::Facts;
 use observe::Reads;
 use observed::Observed;
 use owner::Owner;
-use step::{Act, Outputs, Step};
+use step::{Outputs, Step};
 pub(crate) use turns::InTurn;
 use wanted::{Item, Wanted};
 use write::{Ongoing, Writer};
@@ -260,20 +260,13 @@ fn status(ip: String) -> LoadBalancerStatus {
 
 impl From<plan::Steps> for Plan<Step> {
     fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
-        let wrapped = |step: Step| {
+        fn wrapped(mut step: Step) -> balancer::Step<Step> {
+            let restore = std::mem::take(&mut step.restore);
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            let restore = step.restore.clone().map(|write| {
-                let (items, part) = (items.clone(), part.clone());
-                let step = Step { act: Act::Send(write), restore: None, ..step.clone() };
-                balancer::Step::new(step, summary.clone(), items, part)
-            });
             let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
-            match restore {
-                Some(restore) => step.restore(restore),
-                None => step,
-            }
-        };
+            restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
+        }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }
 }

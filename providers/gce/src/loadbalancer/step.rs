@@ -43,10 +43,12 @@ pub(crate) enum Rank {
     LeaveGroups,
     Checks,
     Firewalls,
-    OldRule,
-    OldPool,
     /// Before the settings of a backend service change.
     JoinBackends,
+    /// What of a backend service the current rule does not prevent.
+    Backends,
+    OldRule,
+    OldPool,
     Pools,
     JoinPools,
     LeavePools,
@@ -89,8 +91,8 @@ pub(crate) struct Step {
     pub(crate) changes: Vec<Change>,
     pub(crate) reason: &'static str,
     pub(crate) risk: Risk,
-    /// Creates the deleted object of the same name again if this creation is refused.
-    pub(crate) restore: Option<Write>,
+    /// Creates again what was deleted for this creation, if it is refused or not reached.
+    pub(crate) restore: Vec<Step>,
 }
 
 /// The action of a step.
@@ -98,6 +100,8 @@ pub(crate) struct Step {
 pub(crate) enum Act {
     /// Sent unchanged.
     Send(Write),
+    /// A patch with the fingerprint that the backend service has when it is sent.
+    PatchLatest(Write),
     /// A deletion that is skipped if another object uses the target.
     DeleteUnlessUsed(Write),
     /// Reserves an address and reads it.
@@ -197,6 +201,7 @@ impl Act {
     pub(crate) fn write(&self) -> &Write {
         match self {
             Self::Send(write)
+            | Self::PatchLatest(write)
             | Self::Reserve(write)
             | Self::InsertRule(write)
             | Self::DeleteUnlessUsed(write)
@@ -214,16 +219,16 @@ impl Step {
         u32::from(self.rank as u8) * 10_000 + self.order
     }
 
-    /// The step for display, with the instances that are added or removed.
-    pub(crate) fn describe(&self) -> ccm_provider::Step {
-        let mut changes = self.changes.clone();
-        let names = |hosts: &[Host]| {
-            Some(hosts.iter().map(|host| format!("{}/{}", host.zone, host.name)).collect::<Vec<_>>().join(" "))
     /// Whether it creates or changes a firewall rule.
     pub(crate) fn is_admission(&self) -> bool {
         matches!(self.act, Act::Firewall(_)) && self.verb != Verb::Delete
     }
 
+    /// The step for display, with the instances that are added or removed.
+    pub(crate) fn describe(&self) -> ccm_provider::Step {
+        let mut changes = self.changes.clone();
+        let names = |hosts: &[Host]| {
+            Some(hosts.iter().map(|host| format!("{}/{}", host.zone, host.name)).collect::<Vec<_>>().join(" "))
         };
         match &self.act {
             Act::InsertPool { hosts, .. } | Act::Join { hosts, .. } => {

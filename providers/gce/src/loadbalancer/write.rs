@@ -18,8 +18,8 @@ use super::observe::Reads;
 use super::plan::{instance_url, instances_body, put};
 use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
 use crate::annotations as keys;
-use crate::client::balancing::{Address, ForwardingRule, group_of};
-use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
+use crate::client::balancing::{Address, BackendService, ForwardingRule, group_of};
+use crate::client::operation::{ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
 use crate::client::resource::{Collection, ResourceId};
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
 
@@ -175,6 +175,8 @@ enum Meant {
     Failure,
     /// Not if another object uses the target.
     UnlessUsed,
+    /// Another object that uses the target does not go by itself.
+    Lasting,
     /// It may name instances that do not exist.
     Hosts(Vec<Host>),
 }
@@ -230,7 +232,20 @@ impl Writer<'_> {
         let written = match &step.act {
             Act::Send(write) | Act::Reserve(write) | Act::InsertRule(write) => {
                 let write = self.without_refused(complete(write, address)?);
-                self.begin(step, &write, Meant::Failure).await.map_err(|error| explained(error, &write))?
+                let meant = if step.rank == Rank::OldPool { Meant::Lasting } else { Meant::Failure };
+                match self.begin(step, &write, meant.clone()).await {
+                    Err(error) => self.failed(&write, &meant, error).map(|()| Written::Done)?,
+                    Ok(written) => written,
+                }
+            }
+            Act::PatchLatest(write) => {
+                let found: Option<BackendService> =
+                    self.client.get(BACKEND_SERVICE_GET, &write.scope, &write.name).await?;
+                let mut body = write.body.clone().unwrap_or_default();
+                put(&mut body, "fingerprint", found.unwrap_or_default().fingerprint);
+                self.begin(step, &write.clone().body(body), Meant::Failure)
+                    .await
+                    .map_err(|error| explained(error, write))?
             }
             Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
             Act::DeleteUnlessUsed(write) => {
@@ -338,6 +353,10 @@ impl Writer<'_> {
                 lock(&self.ongoing.used).insert(object(write));
                 Ok(())
             }
+            Meant::Lasting if is_in_use(&error) => {
+                let invalid = ErrorClass::Invalid { findings: Vec::new() };
+                Err(ProviderError::new(invalid, ProviderError::from(error).to_string()))
+            }
             Meant::Hosts(hosts) => match denied(&error, hosts) {
                 Some(denied) => {
                     self.note(write, &denied, &error);
@@ -345,7 +364,7 @@ impl Writer<'_> {
                 }
                 None => Err(error.into()),
             },
-            Meant::Failure | Meant::UnlessUsed => Err(explained(error, write)),
+            Meant::Failure | Meant::UnlessUsed | Meant::Lasting => Err(explained(error, write)),
         }
     }
 
@@ -604,7 +623,7 @@ mod tests {
             changes: Vec::new(),
             reason: "",
             risk: ccm_provider::Risk::None,
-            restore: None,
+            restore: Vec::new(),
         }
     }
 

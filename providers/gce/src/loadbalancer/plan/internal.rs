@@ -239,7 +239,7 @@ impl Draft<'_> {
             });
             let write = self.write(BACKEND_SERVICE_CREATE, name).body(body);
             let what = what(Verb::Create, BACKEND, "the instance groups behind the load balancer");
-            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
+            self.push_as(is_shared, Rank::Backends, Act::Send(write), what);
             return Ok(());
         };
         if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
@@ -268,7 +268,9 @@ impl Draft<'_> {
         if !changes.is_empty() {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
             let what = update(BACKEND, changes, "it differs from what is needed");
-            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
+            // The protocol is that of all rules which use it.
+            let rank = if found.protocol == settings.protocol { Rank::Backends } else { Rank::Pools };
+            self.push_as(is_shared, rank, Act::Send(write), what);
         }
         Ok(())
     }

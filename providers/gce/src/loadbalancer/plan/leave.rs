@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::{Draft, backend_name, is_foreign, real_scheme, users_of, what};
+use super::{Draft, asked_backend_name, backend_name, is_foreign, real_scheme, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
@@ -65,8 +65,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, and that of the rule.
-    /// Without a rule the latter is unknown, and may be any of the shared ones.
+    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, that of the rule, and that of
+    /// its successor. Without a rule these are unknown, and may be any of the shared ones.
     pub(super) fn backends_go(
         &mut self,
         rule: Option<&ForwardingRule>,
@@ -75,8 +75,9 @@ impl Draft<'_> {
         reason: &'static str,
     ) {
         let own = self.item.names.balancer.clone();
+        let asked = asked_backend_name(self.observed, self.item);
         let of_rule = match rule {
-            Some(rule) => backend_name(rule).into_iter().collect(),
+            Some(rule) => backend_name(rule).into_iter().chain(asked).collect(),
             None => self.cluster().shared_backend_services().to_vec(),
         };
         let (observed, needed) = (self.observed, self.needed);
@@ -135,8 +136,8 @@ impl Draft<'_> {
         };
         let name = self.cluster().health_check();
         let has_check = checks.contains_key(&name);
-        if has_check {
         let (operation, kind) = deletion(scheme);
+        if has_check {
             let act = Act::DeleteUnlessUsed(self.write(operation, &name));
             self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
         }

@@ -19,7 +19,7 @@ use super::wanted::{Item, Settings, Wanted};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
-use crate::client::operation::{FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
+use crate::client::operation::{BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
@@ -222,6 +222,12 @@ pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> O
     shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
 }
 
+/// The name of the shared backend service that a Service asks for, whatever becomes of its load balancer.
+pub(super) fn asked_backend_name(observed: &Observed, item: &Item) -> Option<String> {
+    let (protocol, affinity) = item.shares.as_ref()?;
+    Some(ClusterNames(&observed.cluster_id).shared_backend_service(protocol, affinity))
+}
+
 /// The addresses whose reservations are looked up for a Service whose rule will be created: the requested one, and that
 /// of the rule which is replaced. Also the requested address at which other traffic will be denied.
 pub(super) fn addresses_to_look_for(env: &Env, observed: &Observed, item: &Item) -> BTreeSet<String> {
@@ -289,12 +295,8 @@ impl<'a> Draft<'a> {
         }
         // Leftovers of the Service's former kind are deleted first.
         let rule = rule.filter(|rule| real_scheme(rule) == self.item.scheme);
-        match self.item.owner {
-            _ if self.item.action == ServiceAction::Delete => return Ok(()),
-            Owner::Other | Owner::UsIfThere if rule.is_none() && !self.steps.is_empty() => return Ok(()),
-            Owner::Other => return Err(ProviderError::ImplementedElsewhere),
-            Owner::UsIfThere if rule.is_none() => return Err(ProviderError::ImplementedElsewhere),
-            Owner::Us | Owner::UsIfThere => {}
+        if self.item.action == ServiceAction::Delete {
+            return Ok(());
         }
         if !self.is_ours() {
             return Err(ProviderError::ImplementedElsewhere);
@@ -309,8 +311,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The reason why the groups of a zone are left as they are.
-    fn unread_zone(&self) -> Option<ProviderError> {
     /// Whether the load balancer of the requested kind is this provider's.
     fn is_ours(&self) -> bool {
         let rule = self.observed.rule(&self.item.names).filter(|rule| real_scheme(rule) == self.item.scheme);
@@ -321,14 +321,14 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The reason why the groups of a zone are left as they are.
+    fn unread_zone(&self) -> Option<ProviderError> {
         self.observed.unread_of(Collection::InstanceGroups)?;
         let mut needs = Needs::default();
         needs.add(self.env, self.observed, self.item, false);
         needs.unread_zone(self.observed).cloned()
     }
 
-    fn cluster(&self) -> ClusterNames<'a> {
-        ClusterNames(&self.observed.cluster_id)
     /// The same for groups of which only those of the Service's former kind may have to be deleted.
     fn unread_zone_of_former(&self) -> Option<ProviderError> {
         let former = leaving(self.item, self.observed.rule(&self.item.names));
@@ -336,6 +336,8 @@ impl<'a> Draft<'a> {
         self.observed.unread_of(Collection::InstanceGroups).filter(|_| of_groups).cloned()
     }
 
+    fn cluster(&self) -> ClusterNames<'a> {
+        ClusterNames(&self.observed.cluster_id)
     }
 
     fn write(&self, operation: Operation, name: &str) -> Write {
@@ -379,7 +381,7 @@ impl<'a> Draft<'a> {
             changes,
             reason,
             risk,
-            restore: None,
+            restore: Vec::new(),
         });
     }
 
@@ -405,16 +407,28 @@ impl<'a> Draft<'a> {
         self.push(Rank::OldRule, Act::Send(write), What { changes, ..what });
     }
 
-    /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused.
+    /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused, with the protocol of
+    /// its backend service.
     fn insert_rule(&mut self, body: Value, has_address: bool) {
         let write = self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(body);
         let act = if has_address { Act::Send(write) } else { Act::InsertRule(write) };
         self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
-        let is_replaced = self.steps.iter().any(|step| step.rank == Rank::OldRule);
-        let rule = self.observed.rule(&self.item.names).filter(|_| is_replaced);
-        let restore = rule.map(|rule| self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(rule.again()));
+        let name = &self.item.names.balancer;
+        let is_planned = |rank, verb| self.steps.iter().any(|step| step.rank == rank && step.verb == verb);
+        let rule = self.observed.rule(&self.item.names).filter(|_| is_planned(Rank::OldRule, Verb::Delete));
+        let backend = rule.and_then(|_| self.observed.backends.get(name));
+        let backend = backend.filter(|_| is_planned(Rank::Pools, Verb::Update));
+        let backend = backend.map(|backend| {
+            let write = self.write(BACKEND_SERVICE_UPDATE, name).body(json!({"protocol": backend.protocol}));
+            (Act::PatchLatest(write), Verb::Update, "BackendService")
+        });
+        let rule = rule.map(|rule| {
+            let write = self.write(FORWARDING_RULE_CREATE, name).body(rule.again());
+            (Act::Send(write), Verb::Create, "ForwardingRule")
+        });
         if let Some(step) = self.steps.last_mut() {
-            step.restore = restore;
+            let of = |(act, verb, kind)| Step { act, verb, kind, ..step.clone() };
+            step.restore = backend.into_iter().chain(rule).map(of).collect();
         }
     }
 }

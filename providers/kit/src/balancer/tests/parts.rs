@@ -510,6 +510,36 @@ async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
     }
 }
 
+/// Another step of the part is refused before.
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached() {
+    let of = |name, verb, id: &str| {
+        let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
+        (step.summary.verb, step.summary.id) = (verb, id.to_owned());
+        step
+    };
+    let denied = || Fate::Refused(ErrorClass::Denied { action: "delete".into() });
+    let passing = || Fate::Refused(ErrorClass::Transient { after: None });
+    for (verb, fate, comes_back) in [
+        (Verb::Delete, invalid(), true),
+        (Verb::Delete, denied(), true),
+        (Verb::Update, denied(), true),
+        (Verb::Update, passing(), false),
+    ] {
+        let new = of("new rule", Verb::Create, "rule").restore(of("old pool", Verb::Update, "pool"));
+        let new = new.restore(of("old rule", Verb::Create, "rule"));
+        let steps = vec![of("remove", Verb::Delete, "rule"), of("pool", verb, "pool"), new];
+        let engine = engine(steps, &[("pool", fate)]);
+        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+        let restored: &[_] = if comes_back { &["old pool", "old rule"] } else { &[] };
+        assert_eq!(tried(&engine), [&["remove", "pool"], restored].concat());
+        engine.cloud().written.lock().unwrap().clear();
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+        assert_eq!(tried(&engine).is_empty(), comes_back);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_passes_soon_is_remembered_for_an_hour_if_each_trial_removes_something() {
     for (restores, expected) in [(false, 1), (true, 0)] {
