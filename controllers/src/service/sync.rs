@@ -573,7 +573,9 @@ impl ServiceController {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
                 self.leave_status(&service.key());
                 let conditions = self.conditions(service, Progress::ImplementedElsewhere);
-                let patch = ServicePatch { conditions, ..ServicePatch::default() };
+                // What the provider had here before is deleted.
+                let remove_finalizers = self.finalizers(service).surplus;
+                let patch = ServicePatch { remove_finalizers, conditions, ..ServicePatch::default() };
                 return self.write(service, patch, notes).await;
             }
             Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),

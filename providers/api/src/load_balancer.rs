@@ -66,8 +66,9 @@ pub trait LoadBalancer: Send + Sync {
 
     /// The provider's own finalizers, each with whether the Service currently needs it. The core adds needed ones
     /// before the first call for the Service, unless the provider [adds](LoadBalancer::adds_finalizers) them; it removes
-    /// the others after a successful call, and all after the load balancer is deleted. Pure. Empty for a Service that
-    /// another controller implements, which may use finalizers with the same names.
+    /// the others after a successful call or [`ProviderError::ImplementedElsewhere`], and all after the load balancer is
+    /// deleted. Pure. For a Service that another controller implements, which may use finalizers with the same names,
+    /// only those of what the provider deletes.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
     }

@@ -59,7 +59,7 @@ pub(crate) static FLAGS: [Flag; 13] = [
         L4_RANGES,
         Kind::Repeated,
         L4_DEFAULT,
-        "CIDRs from which the health checks of passthrough balancers come, separated by commas.",
+        "CIDRs from which the health checks of passthrough balancers come, separated by commas. IPv6 ranges are left out.",
     ),
     Flag::new(
         SECTION,
@@ -114,7 +114,7 @@ impl Options {
             discrete_ports: flags.bool(DISCRETE_PORTS),
             taint_stopped: flags.bool(TAINT_STOPPED),
             fine_lock: flags.bool(FINE_LOCK),
-            l4_ranges: ranges(flags, L4_RANGES, L4_DEFAULT)?,
+            l4_ranges: ipv4(ranges(flags, L4_RANGES, L4_DEFAULT)?)?,
             l7_ranges: ranges(flags, L7_RANGES, L7_DEFAULT)?,
         };
         match options.deny_firewall && !options.deny_cleanup {
@@ -137,6 +137,20 @@ fn ranges(flags: &FlagValues, name: &str, default: &str) -> Result<Vec<IpNet>, P
             .ok_or_else(|| invalid(format!("--{name}: {cidr:?} is not a CIDR such as 130.211.0.0/22")))
     };
     text.split(',').map(range).collect()
+}
+
+/// The IPv4 ranges: load balancers made here have IPv4 addresses, and a firewall rule cannot mix families.
+fn ipv4(ranges: Vec<IpNet>) -> Result<Vec<IpNet>, ProviderError> {
+    let (ours, others): (Vec<_>, Vec<_>) = ranges.into_iter().partition(|range| range.addr().is_ipv4());
+    if ours.is_empty() {
+        return Err(invalid(format!(
+            "--{L4_RANGES} has no IPv4 range, and health checks come from such ones: add them"
+        )));
+    }
+    if !others.is_empty() {
+        tracing::warn!(flag = L4_RANGES, ?others, "health checks come from IPv4 ranges only: the others are left out");
+    }
+    Ok(ours)
 }
 
 /// The given flags whose function is not implemented.
@@ -204,6 +218,15 @@ mod tests {
         assert_eq!(own.l4_ranges, ["10.0.0.0/8".parse().unwrap()]);
         assert!(options(&[(L4_RANGES, "10.0.0.0/8;11.0.0.0/8")]).unwrap_err().to_string().contains("more than once"));
         assert!(options(&[(L7_RANGES, "10.0.0.0/8,x")]).unwrap_err().to_string().contains(L7_RANGES));
+    }
+
+    /// Google's page lists the ranges of both families. Load balancers made here have IPv4 addresses.
+    #[test]
+    fn probes_come_from_the_ipv4_ranges() {
+        let both = options(&[(L4_RANGES, "2600:2d00:1:b029::/64,130.211.0.0/22")]).unwrap();
+        assert_eq!(both.l4_ranges, ["130.211.0.0/22".parse().unwrap()]);
+        let error = options(&[(L4_RANGES, "2600:2d00:1:b029::/64")]).unwrap_err().to_string();
+        assert!(error.contains(L4_RANGES) && error.contains("IPv4"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The objects of load balancers, with the fields that are read. Missing fields have the default of the API.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::resource::last_part;
 use super::{Named, named};
 
 named!(ForwardingRule, Address, TargetPool, HealthCheck, BackendService, Firewall, InstanceGroup);
@@ -68,6 +69,11 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// The URL of another user than the balancer with this name.
+    pub(crate) fn other_user(&self, balancer: &str) -> Option<&String> {
+        self.users.iter().find(|user| last_part(user) != balancer)
+    }
+
     /// An address without a type is external.
     pub(crate) fn is_internal(&self) -> bool {
         self.address_type == "INTERNAL"
@@ -93,6 +99,14 @@ pub(crate) struct TargetPool {
     pub(crate) instances: Vec<String>,
     pub(crate) session_affinity: String,
     pub(crate) health_checks: Vec<String>,
+}
+
+impl TargetPool {
+    /// The body that creates the same pool again, without its instances.
+    pub(crate) fn again(&self) -> Value {
+        let affinity = if self.session_affinity.is_empty() { "NONE" } else { &self.session_affinity };
+        json!({"description": self.description, "sessionAffinity": affinity, "healthChecks": self.health_checks})
+    }
 }
 
 /// A health check of either collection.

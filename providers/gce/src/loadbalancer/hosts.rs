@@ -71,6 +71,11 @@ impl Hosts {
         self.known.keys().cloned().collect()
     }
 
+    /// Whether the subnetwork of the cluster selects among them.
+    pub(crate) fn are_selected(&self) -> bool {
+        self.known.values().any(Option::is_some)
+    }
+
     /// The hosts in the subnetwork of the cluster, if it is known.
     pub(crate) fn in_subnet(&self, subnet: Option<&str>) -> BTreeSet<Host> {
         let fits = |label: &Option<String>| match (subnet, label) {

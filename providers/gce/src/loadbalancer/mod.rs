@@ -47,9 +47,9 @@ use facts::Facts;
 use observe::Reads;
 use observed::Observed;
 use owner::Owner;
-use step::{Act, Outputs, Step};
+use step::{Outputs, Step};
 pub(crate) use turns::InTurn;
-use wanted::Wanted;
+use wanted::{Item, Wanted};
 use write::{Ongoing, Writer};
 
 /// The groups of Services.
@@ -189,8 +189,7 @@ impl BalancerCloud for Balancers {
         let rule = reached.observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
         // Another controller, or the former kind of the Service, has a rule of the same name.
         let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
-        let is_ours =
-            |rule: &&ForwardingRule| !plan::is_foreign(rule) && (is_any || plan::real_scheme(rule) == item.scheme);
+        let is_ours = |rule: &&ForwardingRule| is_any && !plan::is_foreign(rule) || is_of_kind(item, rule);
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
         let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty());
@@ -234,11 +233,14 @@ impl BalancerCloud for Balancers {
         if item.action != ServiceAction::Ensure || item.is_mixed {
             return notes;
         }
-        let is_done = !reached.remains();
+        let is_kept = reached.made.lock().kept_firewalls.contains(&reached.place);
+        let mut left = reached.steps().filter(|step| !(is_kept && step.write.is_admission()));
+        let is_done = left.next().is_none() && !reached.left.failed.contains_key(&reached.place);
         if let Some(cloud) = self.cloud.as_ref().filter(|_| is_done) {
             cloud.reads.settle(item);
         }
-        if let Some(rule) = observed.rule(&item.names).filter(|_| is_done && self.env.options.writes_annotations) {
+        let rule = observed.rule(&item.names).filter(|rule| is_of_kind(item, rule));
+        if let Some(rule) = rule.filter(|_| self.env.options.writes_annotations) {
             let name = |url: &str| Some(last_part(url).to_owned()).filter(|name| !name.is_empty());
             notes.annotations.insert(BACKEND_SERVICE.row.key.to_owned(), name(&rule.backend_service));
             notes.annotations.insert(TARGET_POOL.row.key.to_owned(), name(&rule.target));
@@ -247,26 +249,24 @@ impl BalancerCloud for Balancers {
     }
 }
 
+/// Whether a rule is one of ours, of the kind that the Service asks for.
+fn is_of_kind(item: &Item, rule: &ForwardingRule) -> bool {
+    !plan::is_foreign(rule) && plan::real_scheme(rule) == item.scheme
+}
+
 fn status(ip: String) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
 }
 
 impl From<plan::Steps> for Plan<Step> {
     fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
-        let wrapped = |step: Step| {
+        fn wrapped(mut step: Step) -> balancer::Step<Step> {
+            let restore = std::mem::take(&mut step.restore);
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            let restore = step.restore.clone().map(|write| {
-                let (items, part) = (items.clone(), part.clone());
-                let step = Step { act: Act::Send(write), restore: None, ..step.clone() };
-                balancer::Step::new(step, summary.clone(), items, part)
-            });
             let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
-            match restore {
-                Some(restore) => step.restore(restore),
-                None => step,
-            }
-        };
+            restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
+        }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }
 }

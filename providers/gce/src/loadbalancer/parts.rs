@@ -49,6 +49,7 @@ pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (P
         Rank::Checks
         | Rank::WrongAddress
         | Rank::Reserve
+        | Rank::Backends
         | Rank::OldRule
         | Rank::OldPool
         | Rank::Pools

@@ -15,7 +15,7 @@ use super::firewall::Command;
 use super::hosts::Host;
 use crate::client::Write;
 use crate::client::balancing::Firewall;
-use crate::client::resource::Scope;
+use crate::client::resource::{Collection, Scope};
 
 /// The placeholder for an address of the Service that is not known yet.
 pub(super) const RESERVED: &str = "{ip}";
@@ -43,10 +43,12 @@ pub(crate) enum Rank {
     LeaveGroups,
     Checks,
     Firewalls,
-    OldRule,
-    OldPool,
     /// Before the settings of a backend service change.
     JoinBackends,
+    /// What of a backend service the current rule does not prevent.
+    Backends,
+    OldRule,
+    OldPool,
     Pools,
     JoinPools,
     LeavePools,
@@ -89,8 +91,8 @@ pub(crate) struct Step {
     pub(crate) changes: Vec<Change>,
     pub(crate) reason: &'static str,
     pub(crate) risk: Risk,
-    /// Creates the deleted object of the same name again if this creation is refused.
-    pub(crate) restore: Option<Write>,
+    /// Creates again what was deleted for this creation, if it is refused or not reached.
+    pub(crate) restore: Vec<Step>,
 }
 
 /// The action of a step.
@@ -98,6 +100,8 @@ pub(crate) struct Step {
 pub(crate) enum Act {
     /// Sent unchanged.
     Send(Write),
+    /// A patch with the fingerprint that the backend service has when it is sent.
+    PatchLatest(Write),
     /// A deletion that is skipped if another object uses the target.
     DeleteUnlessUsed(Write),
     /// Reserves an address and reads it.
@@ -134,7 +138,7 @@ pub(crate) struct FirewallWrite {
     /// Whether the rule denies traffic: skipped silently if an earlier rule is left to the administrators.
     pub(crate) is_deny: bool,
     /// The health check that it is for: skipped if an earlier step left the check, which another object uses.
-    pub(crate) unless_used: Option<String>,
+    pub(crate) unless_used: Option<(Collection, String)>,
     /// The object that gets the event.
     pub(crate) subject: Subject,
 }
@@ -197,6 +201,7 @@ impl Act {
     pub(crate) fn write(&self) -> &Write {
         match self {
             Self::Send(write)
+            | Self::PatchLatest(write)
             | Self::Reserve(write)
             | Self::InsertRule(write)
             | Self::DeleteUnlessUsed(write)
@@ -212,6 +217,11 @@ impl Step {
     /// The stage of the step. Steps of different stages do not run at the same time.
     pub(crate) fn stage(&self) -> u32 {
         u32::from(self.rank as u8) * 10_000 + self.order
+    }
+
+    /// Whether it creates or changes a firewall rule.
+    pub(crate) fn is_admission(&self) -> bool {
+        matches!(self.act, Act::Firewall(_)) && self.verb != Verb::Delete
     }
 
     /// The step for display, with the instances that are added or removed.

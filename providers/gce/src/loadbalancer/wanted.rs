@@ -53,6 +53,9 @@ pub(crate) struct Item {
     pub(crate) says_mixed: bool,
     /// Whether its status shows a load balancer.
     pub(crate) serves: bool,
+    /// Protocol and session affinity of the shared backend service that it asks for, which may exist before its rule has
+    /// it.
+    pub(crate) shares: Option<(String, String)>,
     /// The nodes; none for a deletion.
     pub(crate) hosts: Hosts,
     /// `None` for a deletion, for mixed protocols, and for an update of hosts of a Service that cannot be ensured.
@@ -134,6 +137,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         has_mixed_ports: work.action != ServiceAction::Delete && is_mixed(service),
         says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
         serves: !service.status.load_balancer.ingress.is_empty(),
+        shares: shares_backend(service).then(|| (protocol(service), service.spec.session_affinity.clone())),
         hosts: Hosts::of(work.nodes.iter().map(|node| &**node)).in_region(&env.region),
         settings: None,
         findings: Vec::new(),
@@ -244,11 +248,8 @@ fn settings(scheme: Scheme, service: &Service) -> Result<Settings, ProviderError
         Scheme::Internal => annotations.readable(&keys::NETWORK_TIER),
         Scheme::External => annotations.get(&keys::NETWORK_TIER)?,
     };
-    let shares = [&keys::BACKEND_SHARE, &keys::OLD_BACKEND_SHARE];
-    let shares = shares.iter().any(|key| annotations.readable(key) == Some(true));
     Ok(Settings {
-        // Upstream's default without ports.
-        protocol: spec.ports.first().map_or("UDP", |port| &*port.protocol).to_owned(),
+        protocol: protocol(service),
         ports: spec.ports.iter().filter_map(|port| u16::try_from(port.port).ok()).collect(),
         ip: Some(spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
         affinity: spec.session_affinity.clone(),
@@ -258,9 +259,20 @@ fn settings(scheme: Scheme, service: &Service) -> Result<Settings, ProviderError
         internal: Internal {
             has_global_access: annotations.readable(&keys::GLOBAL_ACCESS) == Some(true),
             subnet: annotations.readable(&keys::SUBNET),
-            shares_backend: shares && !service.requests_only_local_traffic(),
+            shares_backend: shares_backend(service),
         },
     })
+}
+
+/// `TCP`, `UDP`; without ports upstream's default.
+fn protocol(service: &Service) -> String {
+    service.spec.ports.first().map_or("UDP", |port| &*port.protocol).to_owned()
+}
+
+fn shares_backend(service: &Service) -> bool {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let keys = [&keys::BACKEND_SHARE, &keys::OLD_BACKEND_SHARE];
+    keys.iter().any(|key| annotations.readable(key) == Some(true)) && !service.requests_only_local_traffic()
 }
 
 /// The fields that make a load balancer of this kind impossible whatever the cloud has, each with what is wrong.

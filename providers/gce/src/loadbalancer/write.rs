@@ -18,9 +18,9 @@ use super::observe::Reads;
 use super::plan::{instance_url, instances_body, put};
 use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
 use crate::annotations as keys;
-use crate::client::balancing::{Address, ForwardingRule, group_of};
-use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
-use crate::client::resource::ResourceId;
+use crate::client::balancing::{Address, BackendService, ForwardingRule, group_of};
+use crate::client::operation::{ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
+use crate::client::resource::{Collection, ResourceId};
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
 
 /// The most repeats of a call, each without the instances that an error named.
@@ -44,8 +44,8 @@ const LOOK: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
     sent: Mutex<BTreeMap<String, (Sent, Meant, String)>>,
-    /// The objects that were not deleted because others use them.
-    used: Mutex<BTreeSet<String>>,
+    /// The objects that were not deleted because others use them. Both kinds of health checks have the same names.
+    used: Mutex<BTreeSet<(Collection, String)>>,
     /// The changes whose end was not seen, by [`key`].
     unseen: Mutex<BTreeMap<String, Unseen>>,
     /// The instances that were refused, by pool or group, with the reason.
@@ -161,6 +161,10 @@ impl Unreadable {
     }
 }
 
+fn object(write: &Write) -> (Collection, String) {
+    (write.operation.collection, write.name.clone())
+}
+
 fn target(write: &Write) -> String {
     format!("{}{}", write.scope, write.name)
 }
@@ -171,6 +175,8 @@ enum Meant {
     Failure,
     /// Not if another object uses the target.
     UnlessUsed,
+    /// Another object that uses the target does not go by itself.
+    Lasting,
     /// It may name instances that do not exist.
     Hosts(Vec<Host>),
 }
@@ -217,8 +223,8 @@ impl Writer<'_> {
     }
 
     async fn send(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
-        // The write may leave objects behind.
-        if let Some(balancer) = &step.balancer {
+        // The write may leave objects behind, except firewall rules, which are always looked for.
+        if let Some(balancer) = step.balancer.as_ref().filter(|_| !step.is_admission()) {
             self.reads.unsettle(balancer);
         }
         let address = outputs.address(step);
@@ -226,11 +232,24 @@ impl Writer<'_> {
         let written = match &step.act {
             Act::Send(write) | Act::Reserve(write) | Act::InsertRule(write) => {
                 let write = self.without_refused(complete(write, address)?);
-                self.begin(step, &write, Meant::Failure).await.map_err(|error| explained(error, &write))?
+                let meant = if step.rank == Rank::OldPool { Meant::Lasting } else { Meant::Failure };
+                match self.begin(step, &write, meant.clone()).await {
+                    Err(error) => self.failed(&write, &meant, error).map(|()| Written::Done)?,
+                    Ok(written) => written,
+                }
+            }
+            Act::PatchLatest(write) => {
+                let found: Option<BackendService> =
+                    self.client.get(BACKEND_SERVICE_GET, &write.scope, &write.name).await?;
+                let mut body = write.body.clone().unwrap_or_default();
+                put(&mut body, "fingerprint", found.unwrap_or_default().fingerprint);
+                self.begin(step, &write.clone().body(body), Meant::Failure)
+                    .await
+                    .map_err(|error| explained(error, write))?
             }
             Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
             Act::DeleteUnlessUsed(write) => {
-                lock(&self.ongoing.used).remove(&write.name);
+                lock(&self.ongoing.used).remove(&object(write));
                 match self.begin(step, write, Meant::UnlessUsed).await {
                     Err(error) => self.failed(write, &Meant::UnlessUsed, error).map(|()| Written::Done)?,
                     Ok(written) => written,
@@ -331,8 +350,12 @@ impl Writer<'_> {
         match meant {
             Meant::UnlessUsed if is_in_use(&error) => {
                 tracing::debug!(%write, "still in use: not deleted");
-                lock(&self.ongoing.used).insert(write.name.clone());
+                lock(&self.ongoing.used).insert(object(write));
                 Ok(())
+            }
+            Meant::Lasting if is_in_use(&error) => {
+                let invalid = ErrorClass::Invalid { findings: Vec::new() };
+                Err(ProviderError::new(invalid, ProviderError::from(error).to_string()))
             }
             Meant::Hosts(hosts) => match denied(&error, hosts) {
                 Some(denied) => {
@@ -341,7 +364,7 @@ impl Writer<'_> {
                 }
                 None => Err(error.into()),
             },
-            Meant::Failure | Meant::UnlessUsed => Err(explained(error, write)),
+            Meant::Failure | Meant::UnlessUsed | Meant::Lasting => Err(explained(error, write)),
         }
     }
 
@@ -600,7 +623,7 @@ mod tests {
             changes: Vec::new(),
             reason: "",
             risk: ccm_provider::Risk::None,
-            restore: None,
+            restore: Vec::new(),
         }
     }
 

@@ -1,13 +1,14 @@
 //! The network of the cluster, and the subnetwork of its internal balancers.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{NodeReader, ProviderError, address};
 
-use crate::client::Client;
 use crate::client::network::Subnetwork;
 use crate::client::resource::{ResourceId, last_part, same_url};
+use crate::client::{ApiError, Client};
 use crate::node::identity::InstanceId;
 
 /// The range of automatic subnetworks.
@@ -89,27 +90,46 @@ impl Network {
                 return Ok(Subnet::Url(one.self_link.clone()));
             }
         }
-        self.of_nodes().await
+        Ok(self.of_nodes().await)
     }
 
-    /// The subnetwork in this network and region that the first nodes agree on.
-    async fn of_nodes(&self) -> Result<Subnet, ProviderError> {
+    /// The subnetwork in this network and region that the first nodes agree on. Of a zone with a node that cannot be read
+    /// no other is asked for.
+    async fn of_nodes(&self) -> Subnet {
         let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-        let ids = nodes.iter().filter_map(|node| InstanceId::of(node)).take(NODES_ASKED);
-        let mut found: Vec<String> = Vec::new();
-        for id in ids {
-            let Some(instance) = self.client.instance(&id.zone, &id.name).await? else { continue };
-            let nics = instance.network_interfaces.into_iter();
+        let (mut found, mut answers) = (Vec::<String>::new(), 0);
+        let mut unread: BTreeMap<String, ApiError> = BTreeMap::new();
+        for id in nodes.iter().filter_map(|node| InstanceId::of(node)) {
+            if answers == NODES_ASKED {
+                break;
+            }
+            if unread.contains_key(&id.zone) {
+                continue;
+            }
+            let instance = match self.client.instance(&id.zone, &id.name).await {
+                Ok(instance) => instance,
+                Err(error) => {
+                    unread.insert(id.zone, error);
+                    continue;
+                }
+            };
+            answers += 1;
+            let nics = instance.into_iter().flat_map(|instance| instance.network_interfaces);
             let mut nics = nics.filter(|nic| same_url(&nic.network, &self.url) && is_in(&nic.subnetwork, &self.region));
             found.extend(nics.next().map(|nic| nic.subnetwork));
         }
         found.sort();
         found.dedup_by(|a, b| same_url(a, b));
-        Ok(match &mut *found {
-            [one] => Subnet::OfNodes(std::mem::take(one)),
-            [] => Subnet::Unknown("no node has a NIC in the network and region; set subnetwork-name".to_owned()),
-            several => Subnet::Unknown(format!("nodes are in several ({}); set subnetwork-name", several.join(", "))),
-        })
+        match (&mut *found, unread.into_values().next()) {
+            ([one], _) => Subnet::OfNodes(std::mem::take(one)),
+            ([], Some(error)) => Subnet::Unknown(error.to_string()),
+            ([], None) => {
+                Subnet::Unknown("no node has a NIC in the network and region; set subnetwork-name".to_owned())
+            }
+            (several, _) => {
+                Subnet::Unknown(format!("nodes are in several ({}); set subnetwork-name", several.join(", ")))
+            }
+        }
     }
 }
 

@@ -302,6 +302,36 @@ async fn many_nodes_take_a_list_per_zone() {
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
 
+/// The nodes of a zone that is down.
+#[tokio::test]
+async fn a_zone_that_cannot_be_listed_costs_no_call_for_each_of_its_nodes() {
+    let bed = Bed::start(Options::default());
+    let nodes: Vec<NodeRef> = (0..200)
+        .map(|number| {
+            let (zone, name) = (ZONES[number % 2], format!("n{number}"));
+            bed.instance_in(zone, &name, json!({}));
+            node(&name, &format!("gce://p/{zone}/{name}"))
+        })
+        .collect();
+    let cluster = Arc::<TestCluster>::default();
+    cluster.set_nodes(nodes.clone());
+    let provider = bed.process("regional", &cluster).await;
+    let down = Fault::Code { status: 503, code: "backendError".to_owned(), message: "down".to_owned() };
+    for action in ["instances.list", "instances.get"] {
+        let rule = Rule { params: Some(format!("zones/{}/", ZONES[0])), ..Rule::every(down.clone()) };
+        bed.cloud.fault(rule.on("compute", action));
+    }
+    let mark = bed.cloud.mark();
+    let answers = provider.instances().unwrap().lookup(&nodes, Aspects::LIFECYCLE).await;
+    for (number, answer) in answers.iter().enumerate() {
+        match number % 2 {
+            0 => assert!(unknown(answer).contains("down"), "{answer:?}"),
+            _ => assert!(matches!(answer, Lookup::Found(_)), "{answer:?}"),
+        }
+    }
+    assert!(bed.calls(mark).len() <= 6, "{} calls", bed.calls(mark).len());
+}
+
 #[tokio::test]
 async fn five_thousand_nodes_join_with_few_calls() {
     const NODES: usize = 5_000;

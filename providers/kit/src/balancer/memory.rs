@@ -87,10 +87,15 @@ impl Memory {
             Verb::Delete => false,
         };
         if is_request && is_final(error) {
-            let until = Instant::now() + lasts;
-            let refusal = Refusal { fingerprint: fingerprint(step, work), until, error: error.clone() };
-            lock(&self.refused).insert(key(step), refusal);
+            self.keep(step, work, error, lasts);
         }
+    }
+
+    /// Remembers an error for this time.
+    pub(super) fn keep<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        let refusal = Refusal { fingerprint: fingerprint(step, work), until, error: error.clone() };
+        lock(&self.refused).insert(key(step), refusal);
     }
 
     pub(super) fn park(&self, object: String, parked: Parked) {

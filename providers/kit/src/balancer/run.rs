@@ -36,7 +36,8 @@ pub(super) struct Run<'a, C: BalancerCloud> {
 /// The result of a run.
 #[derive(Debug)]
 pub(super) struct Results {
-    /// The first failure of each item; one that is only in progress gives way to others.
+    /// The first failure of each item. What is only in progress gives way to others, and to that what is not this
+    /// provider's.
     pub(super) errors: Vec<Option<ProviderError>>,
     /// The number of writes that succeeded.
     pub(super) written: usize,
@@ -44,17 +45,27 @@ pub(super) struct Results {
     pub(super) lost: BTreeSet<String>,
     /// The parts that failed, by item.
     failed: Vec<BTreeSet<Part>>,
+    /// The refused steps, by index.
+    refused: BTreeMap<usize, ProviderError>,
+    /// The objects that were deleted.
+    deleted: BTreeSet<String>,
 }
 
 impl Results {
     pub(super) fn new(count: usize) -> Self {
-        Self { errors: vec![None; count], written: 0, lost: BTreeSet::new(), failed: vec![BTreeSet::new(); count] }
+        let (lost, refused, deleted) = Default::default();
+        Self { errors: vec![None; count], written: 0, lost, failed: vec![BTreeSet::new(); count], refused, deleted }
     }
 
     /// Records an error of one item.
     pub(super) fn fail(&mut self, place: usize, error: &ProviderError) {
+        let weight = |error: &ProviderError| match error {
+            error if error.is_implemented_elsewhere() => 0,
+            error if error.is_in_progress() => 1,
+            _ => 2,
+        };
         if let Some(known) = self.errors.get_mut(place)
-            && known.as_ref().is_none_or(|known| known.is_in_progress() && !error.is_in_progress())
+            && known.as_ref().is_none_or(|known| weight(known) < weight(error))
         {
             *known = Some(error.clone());
         }
@@ -119,14 +130,20 @@ impl<C: BalancerCloud> Run<'_, C> {
             while let Some(index) = due.pop() {
                 let Some(step) = steps.get(index) else { continue };
                 let prevented = match refused.get(&index) {
-                    _ if results.is_blocked(step) => None,
+                    _ if results.is_blocked(step) => {
+                        if self.is_missed(step, steps, results) {
+                            running.push(self.step(index, step, true, &accepted));
+                            continue;
+                        }
+                        None
+                    }
                     Some(error) => Some(error.clone()),
                     // Its refusal was reported.
                     None if step.optional && self.memory.refusal(step, self.work).is_some() => None,
                     None => match self.prevented(step).or_else(|| self.refused_after(index, steps)) {
                         Some(error) => Some(error),
                         None => {
-                            running.push(self.step(index, step, &accepted));
+                            running.push(self.step(index, step, false, &accepted));
                             continue;
                         }
                     },
@@ -146,7 +163,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                 Ok(Some((index, result))) => {
                     last = Instant::now();
                     if let Some(step) = steps.get(index) {
-                        self.ended(step, result, results);
+                        self.ended(index, step, result, results);
                     }
                     due.extend(schedule.after(index));
                 }
@@ -172,8 +189,22 @@ impl<C: BalancerCloud> Run<'_, C> {
         of_object.or_else(refusal).or_else(|| self.scope.may_write().err())
     }
 
-    /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached:
-    /// what is there stays.
+    /// Whether what a step replaces was deleted before another one of its part was refused. That is remembered: otherwise
+    /// each call would delete what the one before has restored.
+    fn is_missed(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
+        if step.restore.is_empty() || !results.deleted.contains(&step.object()) {
+            return false;
+        }
+        let mut refused = results.refused.iter().filter_map(|(index, error)| Some((steps.get(*index)?, error)));
+        let cause = refused.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
+        if let Some((cause, error)) = cause {
+            self.memory.keep(cause, self.work, error, REFUSED);
+        }
+        cause.is_some()
+    }
+
+    /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached, or
+    /// of a step of their part in between: what is there stays.
     fn refused_after(&self, index: usize, steps: &[Step<C::Write>]) -> Option<ProviderError> {
         let deletion = steps.get(index)?;
         let verb = match deletion.summary.verb {
@@ -184,7 +215,10 @@ impl<C: BalancerCloud> Run<'_, C> {
         let is_successor = |step: &&Step<C::Write>| {
             step.summary.verb == verb && step.instead.is_none() && deletion.makes_room_for(step)
         };
-        steps.iter().skip(index).filter(is_successor).find_map(|step| self.memory.refusal(step, self.work))
+        let later = || steps.iter().skip(index + 1);
+        let returns = later().position(|step| !step.restore.is_empty() && step.object() == deletion.object());
+        let between = later().take(returns.unwrap_or_default()).filter(|step| deletion.makes_room_for(step));
+        later().filter(is_successor).chain(between).find_map(|step| self.memory.refusal(step, self.work))
     }
 
     fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {
@@ -197,34 +231,48 @@ impl<C: BalancerCloud> Run<'_, C> {
         error
     }
 
-    fn ended(&self, step: &Step<C::Write>, result: Result<(), ProviderError>, results: &mut Results) {
+    fn ended(&self, index: usize, step: &Step<C::Write>, result: Result<(), ProviderError>, results: &mut Results) {
         match result {
-            Ok(()) => results.written += 1,
+            Ok(()) => {
+                results.written += 1;
+                results.deleted.extend((step.summary.verb == Verb::Delete).then(|| step.object()));
+            }
             Err(error) if step.optional && is_refusal(&error) => {
                 let concerned = step.items.of(self.work.len()).into_iter();
                 let work: Vec<ServiceWork> = concerned.filter_map(|place| self.work.get(place).cloned()).collect();
                 self.cloud.report_refusal(&work, step, &error);
             }
-            Err(error) => results.fail_step(step, &error),
+            Err(error) => {
+                results.fail_step(step, &error);
+                if is_refusal(&error) {
+                    results.refused.insert(index, error);
+                }
+            }
         }
     }
 
-    /// One step, with its replacement, the return of what it replaces, or the removal of its remains.
+    /// One step, with its replacement, the return of what it replaces, or the removal of its remains. Of one that is
+    /// blocked only the return.
     async fn step(
         &self,
         index: usize,
         step: &Step<C::Write>,
+        is_blocked: bool,
         accepted: &Accepted,
     ) -> (usize, Result<(), ProviderError>) {
+        if is_blocked {
+            self.restore(index, step, accepted).await;
+            return (index, Ok(()));
+        }
         // A step that was refused before has another one for this case.
         let refused = self.memory.refusal(step, self.work).map(|error| Err(error.into()));
         let mut result = match refused {
             Some(refused) => refused,
             None => self.write(index, step, accepted).await.inspect_err(|failure| {
                 // Each trial takes away what the step replaces.
-                let lasts = match step.restore {
-                    Some(_) => REFUSED,
-                    None => self.cloud.remembers(&failure.error),
+                let lasts = match step.restore.is_empty() {
+                    true => self.cloud.remembers(&failure.error),
+                    false => REFUSED,
                 };
                 self.memory.note(step, self.work, &failure.error, lasts);
             }),
@@ -234,11 +282,8 @@ impl<C: BalancerCloud> Run<'_, C> {
         {
             result = self.write(index, instead, accepted).await;
         }
-        if let (Err(failure), Some(restore)) = (&result, &step.restore)
-            && is_refusal(&failure.error)
-            && let Err(Failure { error, .. }) = self.write(index, restore, accepted).await
-        {
-            tracing::warn!(object = restore.object(), %error, "what a refused write replaces is not there again");
+        if result.as_ref().is_err_and(|failure| is_refusal(&failure.error)) {
+            self.restore(index, step, accepted).await;
         }
         if let (Err(Failure { error, was_accepted: true }), Some(undo)) = (&result, &step.undo)
             && let Err(Failure { error: second, .. }) = self.write(index, undo, accepted).await
@@ -246,6 +291,15 @@ impl<C: BalancerCloud> Run<'_, C> {
             tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
         }
         (index, result.map_err(|failure| failure.error))
+    }
+
+    /// Creates again what was deleted for a step.
+    async fn restore(&self, index: usize, step: &Step<C::Write>, accepted: &Accepted) {
+        for restore in &step.restore {
+            if let Err(Failure { error, .. }) = self.write(index, restore, accepted).await {
+                tracing::warn!(object = restore.object(), %error, "what a refused write replaces is not there again");
+            }
+        }
     }
 
     async fn write(&self, index: usize, step: &Step<C::Write>, accepted: &Accepted) -> Result<(), Failure> {

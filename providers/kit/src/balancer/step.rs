@@ -76,8 +76,9 @@ pub struct Step<W> {
     pub instead: Option<Box<Step<W>>>,
     /// Executed if the cloud accepts the write and it fails afterwards: removes what is left of it.
     pub undo: Option<Box<Step<W>>>,
-    /// Executed if the cloud refuses the write: creates again what was deleted for it. The refusal stays the result.
-    pub restore: Option<Box<Step<W>>>,
+    /// Executed in this order if the cloud refuses the write, or another one of its part after the object was deleted:
+    /// creates again what was deleted for it. The refusal stays the result.
+    pub restore: Vec<Step<W>>,
 }
 
 /// The items of a step, by index in the work.
@@ -155,7 +156,7 @@ impl Items {
         }
     }
 
-    fn overlap(&self, other: &Self) -> bool {
+    pub(super) fn overlap(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => true,
             (Self::Some(one), Self::Some(other)) => !one.is_disjoint(other),
@@ -195,7 +196,7 @@ impl<W> Step<W> {
             optional: false,
             instead: None,
             undo: None,
-            restore: None,
+            restore: Vec::new(),
         }
     }
 
@@ -241,10 +242,10 @@ impl<W> Step<W> {
         self
     }
 
-    /// The step with another one that creates again what was deleted for it.
+    /// The step with one more that creates again what was deleted for it.
     #[must_use]
     pub fn restore(mut self, step: Self) -> Self {
-        self.restore = Some(Box::new(step));
+        self.restore.push(step);
         self
     }
 
@@ -263,7 +264,7 @@ impl<W> Step<W> {
         if let Some(undo) = undo {
             summary.reason = format!("{}; if it fails afterwards: {}", summary.reason, named(&undo));
         }
-        if let Some(restore) = restore {
+        for restore in restore {
             summary.reason = format!("{}; if it is refused: {}, as before", summary.reason, named(&restore));
         }
         summary

@@ -132,7 +132,8 @@ fn wanted(volume: &PersistentVolume) -> Result<Option<Wanted>, ProviderError> {
         return Err(malformed(key, id, "expected the name of a persistent disk"));
     }
     let labels = &volume.metadata.labels;
-    let hint = labels.get(LABEL_ZONE).or_else(|| labels.get(LABEL_ZONE_BETA));
+    let mut hints = [LABEL_ZONE, LABEL_ZONE_BETA].iter().filter_map(|label| labels.get(*label));
+    let hint = hints.find(|zones| !zones.is_empty());
     let place = match hint.map(|hint| hint.split(ZONE_DELIMITER).collect::<Vec<_>>()) {
         None => Place::Anywhere,
         Some(zones) if zones.iter().any(|zone| zone.is_empty()) => {

@@ -17,7 +17,18 @@ fn p50_the_zone_label_says_where_a_disk_is() {
     assert_eq!(pd(Some("us-central1-b")).unwrap(), of(Place::Zone("us-central1-b".to_owned())));
     assert_eq!(pd(Some("us-central1-a__us-central1-b")).unwrap(), of(Place::Region(None)));
     assert_eq!(pd(None).unwrap(), of(Place::Anywhere));
-    assert!(pd(Some("a__")).is_err() && pd(Some("")).is_err());
+    assert!(pd(Some("a__")).is_err());
+}
+
+/// Templates leave labels empty.
+#[test]
+fn an_empty_zone_label_says_nothing() {
+    let of = |zone: &str, beta: &str| {
+        let labels = json!({LABEL_ZONE: zone, LABEL_ZONE_BETA: beta});
+        wanted(&volume(&labels, &json!({"gcePersistentDisk": {"pdName": "d"}}))).unwrap().unwrap().place
+    };
+    assert_eq!(of("", ""), Place::Anywhere);
+    assert_eq!(of("", "us-central1-b"), Place::Zone("us-central1-b".to_owned()));
 }
 
 #[test]

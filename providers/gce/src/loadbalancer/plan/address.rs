@@ -217,6 +217,10 @@ impl Draft<'_> {
         if !(address.is_shared() || kind.scheme == Scheme::External && is_rule) {
             return Some("");
         }
+        let has_it = self.observed.rule(&self.item.names).is_some_and(|rule| rule.ip_address == address.address);
+        if kind.scheme == Scheme::External && self.env.options.denies && !has_it {
+            return Some(", and --enable-l4-deny-firewall is for addresses of one Service");
+        }
         let Some(other) = self.observed.sharers.get(user) else {
             // The cloud refuses the first rule of a Service. One that is replaced would be gone by then.
             let has_rule = self.observed.rule(&self.item.names).is_some();

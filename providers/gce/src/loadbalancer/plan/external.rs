@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::env::Env;
 use super::super::hosts::Host;
 use super::super::observed::Observed;
-use super::super::step::{Act, Rank};
+use super::super::step::{Act, Rank, Step};
 use super::super::wanted::{Item, MOST_PORTS, Settings};
 use super::super::{parts, ports};
 use super::address::Kind;
@@ -139,7 +139,7 @@ impl Draft<'_> {
         }
         match pool.filter(|_| replaced.is_none()) {
             Some(pool) => self.pool_members(pool)?,
-            None => self.make_pool(settings, &hosts, &check),
+            None => self.make_pool(settings, &hosts, &check, replaced),
         }
         if makes_rule {
             self.make_rule(settings, &address, tier);
@@ -149,7 +149,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn make_pool(&mut self, settings: &Settings, hosts: &BTreeSet<Host>, check: &Check) {
+    /// Creates a target pool. One that was deleted for it comes back if the new one is refused.
+    fn make_pool(&mut self, settings: &Settings, hosts: &BTreeSet<Host>, check: &Check, replaced: Option<&TargetPool>) {
         let name = self.item.names.balancer.clone();
         let check =
             self.env.links.of(Collection::HttpHealthChecks, &crate::client::resource::Scope::Global, &check.name);
@@ -166,6 +167,11 @@ impl Draft<'_> {
             Act::InsertPool { write, hosts },
             what(Verb::Create, POOL, "the instances behind the load balancer"),
         );
+        if let (Some(pool), Some(step)) = (replaced, self.steps.last_mut()) {
+            let hosts = pool.instances.iter().filter_map(|url| Host::of_url(url)).take(FIRST_INSTANCES).collect();
+            let write = step.act.write().clone().body(pool.again());
+            step.restore = vec![Step { act: Act::InsertPool { write, hosts }, ..step.clone() }];
+        }
         self.join_pool(&more, true);
     }
 

@@ -6,17 +6,19 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
+use super::super::env::Env;
 use super::super::firewall::{Admission, Command, WantedRule};
+use super::super::observed::Observed;
 use super::super::step::{Act, FirewallWrite, RESERVED, Rank};
 use super::super::tags::{self, Computed};
-use super::super::wanted::{HOSTS, MOST_PORTS, Settings};
+use super::super::wanted::{HOSTS, Item, MOST_PORTS, Settings};
 use super::super::{parts, ports};
 use super::checks::Check;
 use super::{Draft, change, update, what};
 use crate::annotations::Scheme;
 use crate::client::balancing::{Firewall, ForwardingRule};
 use crate::client::operation::{FIREWALL_CREATE, FIREWALL_DELETE, FIREWALL_PATCH};
-use crate::client::resource::{Collection, same_url};
+use crate::client::resource::{Collection, last_part, same_url};
 
 const KIND: &str = "Firewall";
 /// The priority of deny rules, and of other rules if nothing is denied.
@@ -280,7 +282,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Creates the rule that denies all other traffic to the address, or deletes it, as the flags require.
+    /// Creates the rule that denies all other traffic to the address, or deletes it, as the flags require. At an address
+    /// that Services share nothing is denied: while the rule of another one has the same priority, it would be cut.
     pub(super) fn deny(&mut self, address: &str) -> Result<(), ProviderError> {
         let name = self.item.names.deny_firewall();
         if !self.env.options.denies {
@@ -288,6 +291,12 @@ impl Draft<'_> {
             if self.env.options.removes_deny_rules && self.observed.firewalls.contains_key(&name) {
                 self.delete_firewall(Rank::NoDeny, &name, "denying is switched off");
             }
+            return Ok(());
+        }
+        let reserved = self.observed.reserved.get(address).filter(|_| !self.observed.firewalls.contains_key(&name));
+        if let Some(other) = reserved.and_then(|reserved| reserved.other_user(&self.item.names.balancer)) {
+            let text = format!("the address {address} is shared with {}: nothing is denied at it", last_part(other));
+            self.findings.push(self.item.finding("spec.loadBalancerIP", text));
             return Ok(());
         }
         let Some(tags) = self.target_tags()? else { return Ok(()) };
@@ -321,6 +330,13 @@ impl Draft<'_> {
             subject: self.item.subject.clone(),
         }
     }
+}
+
+/// The requested address of a Service that is yet to get a rule which denies.
+pub(super) fn address_to_deny(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
+    let settings = item.settings.as_ref().filter(|_| item.scheme == Scheme::External && !item.hosts_only())?;
+    let is_due = env.options.denies && !observed.firewalls.contains_key(&item.names.deny_firewall());
+    settings.ip.clone().filter(|_| is_due)
 }
 
 /// Whether a forwarding rule is for the protocol and the ports that a Service asks for.

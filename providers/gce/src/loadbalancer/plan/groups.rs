@@ -23,10 +23,11 @@ use crate::ownership::ClusterNames;
 const MOST: usize = 1000;
 const KIND: &str = "InstanceGroup";
 
-/// The hosts that internal load balancers can use: those in the subnetwork of the cluster.
+/// The hosts that internal load balancers can use: those in the subnetwork of the cluster, unless it is only that of some
+/// nodes.
 pub(in super::super) fn hosts(observed: &Observed, hosts: &Hosts) -> BTreeSet<Host> {
-    let subnet = observed.network.subnetwork.as_deref().map(last_part);
-    hosts.in_subnet(subnet)
+    let subnet = observed.network.subnetwork.as_deref().filter(|_| !observed.network.is_of_nodes);
+    hosts.in_subnet(subnet.map(last_part))
 }
 
 /// The external groups that are used unchanged, by name: those whose members are all hosts. An instance may be in only
@@ -176,7 +177,7 @@ impl Group<'_> {
             changes: Vec::new(),
             reason,
             risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
-            restore: None,
+            restore: Vec::new(),
         }
     }
 }

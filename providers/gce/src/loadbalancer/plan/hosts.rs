@@ -69,7 +69,7 @@ impl Draft<'_> {
         };
         let kind = existing(observed, item).unwrap_or(item.scheme);
         // The subnetwork selects among hosts whose nodes name one.
-        let is_selected = kind == Scheme::Internal && item.hosts.known.values().any(Option::is_some);
+        let is_selected = kind == Scheme::Internal && item.hosts.are_selected();
         if let Some(error) = observed.unread(Collection::Networks, "").filter(|_| is_selected) {
             return Err(error.clone());
         }

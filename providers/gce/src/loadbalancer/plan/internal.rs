@@ -119,6 +119,14 @@ fn differences(env: &Env, observed: &Observed, item: &Item, settings: &Settings,
     changes
 }
 
+/// Whether a plan depends on the network: on its subnetwork, from which a new rule has its address, or whether it has any.
+pub(super) fn needs_network(env: &Env, observed: &Observed, item: &Item) -> bool {
+    let Some(settings) = item.settings.as_ref().filter(|_| item.scheme == Scheme::Internal) else { return false };
+    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == Scheme::Internal);
+    let is_of_network = !settings.internal.is_plain() || item.hosts.are_selected();
+    is_of_network || makes_rule(env, observed, item, settings, rule)
+}
+
 impl Draft<'_> {
     pub(super) fn internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>) -> Result<(), ProviderError> {
         let observed = self.observed;
@@ -231,7 +239,7 @@ impl Draft<'_> {
             });
             let write = self.write(BACKEND_SERVICE_CREATE, name).body(body);
             let what = what(Verb::Create, BACKEND, "the instance groups behind the load balancer");
-            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
+            self.push_as(is_shared, Rank::Backends, Act::Send(write), what);
             return Ok(());
         };
         if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
@@ -260,7 +268,9 @@ impl Draft<'_> {
         if !changes.is_empty() {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
             let what = update(BACKEND, changes, "it differs from what is needed");
-            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
+            // The protocol is that of all rules which use it.
+            let rank = if found.protocol == settings.protocol { Rank::Backends } else { Rank::Pools };
+            self.push_as(is_shared, rank, Act::Send(write), what);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::{Draft, backend_name, is_foreign, real_scheme, users_of, what};
+use super::{Draft, asked_backend_name, backend_name, is_foreign, real_scheme, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
@@ -49,7 +49,7 @@ impl Draft<'_> {
         }
         self.own_check_goes(scheme);
         // The other kind has a firewall rule of the same name, which is updated.
-        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some();
+        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some() && self.is_ours();
         if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
             self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
         }
@@ -65,8 +65,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, and that of the rule.
-    /// Without a rule the latter is unknown, and may be any of the shared ones.
+    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, that of the rule, and that of
+    /// its successor. Without a rule these are unknown, and may be any of the shared ones.
     pub(super) fn backends_go(
         &mut self,
         rule: Option<&ForwardingRule>,
@@ -75,8 +75,9 @@ impl Draft<'_> {
         reason: &'static str,
     ) {
         let own = self.item.names.balancer.clone();
+        let asked = asked_backend_name(self.observed, self.item);
         let of_rule = match rule {
-            Some(rule) => backend_name(rule).into_iter().collect(),
+            Some(rule) => backend_name(rule).into_iter().chain(asked).collect(),
             None => self.cluster().shared_backend_services().to_vec(),
         };
         let (observed, needed) = (self.observed, self.needed);
@@ -135,13 +136,13 @@ impl Draft<'_> {
         };
         let name = self.cluster().health_check();
         let has_check = checks.contains_key(&name);
+        let (operation, kind) = deletion(scheme);
         if has_check {
-            let (operation, kind) = deletion(scheme);
             let act = Act::DeleteUnlessUsed(self.write(operation, &name));
             self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
         }
         if observed.firewalls.contains_key(&firewall) {
-            let unless_used = has_check.then_some(name);
+            let unless_used = has_check.then_some((operation.collection, name));
             let rank = if rank == Rank::OldChecks { Rank::OldCheckFirewalls } else { Rank::GoCheckFirewalls };
             let act = Act::Firewall(Box::new(FirewallWrite { unless_used, ..self.firewall_deletion(&firewall) }));
             self.push_as(true, rank, act, what(Verb::Delete, "Firewall", "its health check is gone"));

@@ -19,7 +19,7 @@ use super::wanted::{Item, Settings, Wanted};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
-use crate::client::operation::{FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
+use crate::client::operation::{BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
@@ -144,14 +144,22 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
 fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, Option<ProviderError>) {
     let mut whole = draft();
     let (observed, item) = (whole.observed, whole.item);
-    let Err(error) = whole.item() else {
-        let wanted = item.settings.as_ref().map(|_| item.scheme);
-        let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
-        let partly = whole.partly.take().or_else(|| whole.unread_zone());
-        return (whole, kind, partly);
+    let error = match whole.item() {
+        Ok(()) => {
+            let wanted = item.settings.as_ref().map(|_| item.scheme);
+            let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
+            let partly = whole.partly.take().or_else(|| whole.unread_zone());
+            return (whole, kind, partly);
+        }
+        // What it has of its former kind is deleted.
+        Err(error) if error.is_implemented_elsewhere() => {
+            let unread = whole.partly.take().or_else(|| whole.unread_zone_of_former());
+            return (whole, None, Some(unread.unwrap_or(error)));
+        }
+        Err(error) => error,
     };
     let mut hosts = draft();
-    if item.follows() && !error.is_implemented_elsewhere() {
+    if item.follows() {
         let found = existing(observed, item).filter(|kind| *kind == item.scheme);
         if let Some(kind) = found.filter(|_| hosts.hosts().is_ok()) {
             return (hosts, Some(kind), Some(error));
@@ -214,13 +222,20 @@ pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> O
     shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
 }
 
+/// The name of the shared backend service that a Service asks for, whatever becomes of its load balancer.
+pub(super) fn asked_backend_name(observed: &Observed, item: &Item) -> Option<String> {
+    let (protocol, affinity) = item.shares.as_ref()?;
+    Some(ClusterNames(&observed.cluster_id).shared_backend_service(protocol, affinity))
+}
+
 /// The addresses whose reservations are looked up for a Service whose rule will be created: the requested one, and that
-/// of the rule which is replaced.
+/// of the rule which is replaced. Also the requested address at which other traffic will be denied.
 pub(super) fn addresses_to_look_for(env: &Env, observed: &Observed, item: &Item) -> BTreeSet<String> {
-    let Some(wanted) = address_to_look_for(env, observed, item) else { return BTreeSet::new() };
+    let denied = firewalls::address_to_deny(env, observed, item);
+    let Some(wanted) = address_to_look_for(env, observed, item) else { return denied.into_iter().collect() };
     let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
     let old = rule.map(|rule| rule.ip_address.clone()).filter(|ip| !ip.is_empty());
-    old.into_iter().chain([wanted]).collect()
+    old.into_iter().chain([wanted]).chain(denied).collect()
 }
 
 /// The requested address of a Service whose rule will be created, if any.
@@ -255,8 +270,7 @@ pub(super) fn is_read(env: &Env, observed: &Observed, item: &Item) -> Result<(),
     needs.add(env, observed, item, false);
     needs.add_replaced(observed, item);
     needs.addresses.extend(addresses_to_look_for(env, observed, item));
-    let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
-    let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
+    let network = || observed.unread(Collection::Networks, "").filter(|_| internal::needs_network(env, observed, item));
     needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
 }
 
@@ -281,14 +295,10 @@ impl<'a> Draft<'a> {
         }
         // Leftovers of the Service's former kind are deleted first.
         let rule = rule.filter(|rule| real_scheme(rule) == self.item.scheme);
-        match self.item.owner {
-            _ if self.item.action == ServiceAction::Delete => return Ok(()),
-            Owner::Other | Owner::UsIfThere if rule.is_none() && !self.steps.is_empty() => return Ok(()),
-            Owner::Other => return Err(ProviderError::ImplementedElsewhere),
-            Owner::UsIfThere if rule.is_none() => return Err(ProviderError::ImplementedElsewhere),
-            Owner::Us | Owner::UsIfThere => {}
+        if self.item.action == ServiceAction::Delete {
+            return Ok(());
         }
-        if rule.is_some_and(is_foreign) {
+        if !self.is_ours() {
             return Err(ProviderError::ImplementedElsewhere);
         }
         if self.item.is_mixed {
@@ -301,12 +311,29 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Whether the load balancer of the requested kind is this provider's.
+    fn is_ours(&self) -> bool {
+        let rule = self.observed.rule(&self.item.names).filter(|rule| real_scheme(rule) == self.item.scheme);
+        match self.item.owner {
+            Owner::Us => !rule.is_some_and(is_foreign),
+            Owner::UsIfThere => rule.is_some_and(|rule| !is_foreign(rule)),
+            Owner::Other => false,
+        }
+    }
+
     /// The reason why the groups of a zone are left as they are.
     fn unread_zone(&self) -> Option<ProviderError> {
         self.observed.unread_of(Collection::InstanceGroups)?;
         let mut needs = Needs::default();
         needs.add(self.env, self.observed, self.item, false);
         needs.unread_zone(self.observed).cloned()
+    }
+
+    /// The same for groups of which only those of the Service's former kind may have to be deleted.
+    fn unread_zone_of_former(&self) -> Option<ProviderError> {
+        let former = leaving(self.item, self.observed.rule(&self.item.names));
+        let of_groups = former.contains(&Scheme::Internal) && !self.env.options.skips_groups;
+        self.observed.unread_of(Collection::InstanceGroups).filter(|_| of_groups).cloned()
     }
 
     fn cluster(&self) -> ClusterNames<'a> {
@@ -354,7 +381,7 @@ impl<'a> Draft<'a> {
             changes,
             reason,
             risk,
-            restore: None,
+            restore: Vec::new(),
         });
     }
 
@@ -380,16 +407,28 @@ impl<'a> Draft<'a> {
         self.push(Rank::OldRule, Act::Send(write), What { changes, ..what });
     }
 
-    /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused.
+    /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused, with the protocol of
+    /// its backend service.
     fn insert_rule(&mut self, body: Value, has_address: bool) {
         let write = self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(body);
         let act = if has_address { Act::Send(write) } else { Act::InsertRule(write) };
         self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
-        let is_replaced = self.steps.iter().any(|step| step.rank == Rank::OldRule);
-        let rule = self.observed.rule(&self.item.names).filter(|_| is_replaced);
-        let restore = rule.map(|rule| self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(rule.again()));
+        let name = &self.item.names.balancer;
+        let is_planned = |rank, verb| self.steps.iter().any(|step| step.rank == rank && step.verb == verb);
+        let rule = self.observed.rule(&self.item.names).filter(|_| is_planned(Rank::OldRule, Verb::Delete));
+        let backend = rule.and_then(|_| self.observed.backends.get(name));
+        let backend = backend.filter(|_| is_planned(Rank::Pools, Verb::Update));
+        let backend = backend.map(|backend| {
+            let write = self.write(BACKEND_SERVICE_UPDATE, name).body(json!({"protocol": backend.protocol}));
+            (Act::PatchLatest(write), Verb::Update, "BackendService")
+        });
+        let rule = rule.map(|rule| {
+            let write = self.write(FORWARDING_RULE_CREATE, name).body(rule.again());
+            (Act::Send(write), Verb::Create, "ForwardingRule")
+        });
         if let Some(step) = self.steps.last_mut() {
-            step.restore = restore;
+            let of = |(act, verb, kind)| Step { act, verb, kind, ..step.clone() };
+            step.restore = backend.into_iter().chain(rule).map(of).collect();
         }
     }
 }

@@ -12,7 +12,8 @@ use super::super::hosts::Host;
 use super::super::observed::Observed;
 use super::super::wanted::Item;
 use super::{
-    backend_name, group_hosts, leaving, left_check_firewall, real_scheme, replaces_shared, shared_backend_name,
+    asked_backend_name, backend_name, group_hosts, leaving, left_check_firewall, real_scheme, replaces_shared,
+    shared_backend_name,
 };
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
@@ -119,6 +120,7 @@ impl Needs {
             Scheme::Internal => {
                 self.backends.insert(names.balancer.clone());
                 self.add_backends(observed.rule(names), names, cluster);
+                self.backends.extend(asked_backend_name(observed, item));
                 self.checks.extend([names.balancer.clone(), cluster.health_check()]);
                 self.firewalls.extend([
                     names.balancer.clone(),
@@ -193,10 +195,12 @@ impl Needs {
     }
 }
 
-/// An update of hosts needs the forwarding rule only for the address in firewall rules.
+/// An update of hosts needs the forwarding rule only for the address in firewall rules, and where one of two backend
+/// services can be behind it.
 pub(in super::super) fn needs_rule(env: &Env, item: &Item) -> bool {
+    let shares = || item.settings.as_ref().is_some_and(|settings| settings.internal.shares_backend);
     match item.action {
-        _ if item.is_by_name() => env.node_tags.is_empty(),
+        _ if item.is_by_name() => env.node_tags.is_empty() || shares(),
         _ if item.is_refused() => false,
         ServiceAction::UpdateHosts | ServiceAction::Ensure | ServiceAction::Delete => true,
     }

@@ -55,7 +55,7 @@ struct Sketch {
     nodes: Vec<NodeRef>,
     addresses: BTreeMap<usize, String>,
     /// Objects that were not deleted.
-    used: Vec<String>,
+    used: Vec<(Collection, String)>,
     made: u32,
 }
 
@@ -127,7 +127,7 @@ impl Sketch {
         let address = self.addresses.get(&place).cloned();
         match &step.act {
             Act::DeleteUnlessUsed(write) => match self.is_used(write) {
-                true => self.used.push(write.name.clone()),
+                true => self.used.push((write.operation.collection, write.name.clone())),
                 false => self.write(write, None),
             },
             Act::Firewall(firewall) if firewall.unless_used.as_ref().is_some_and(|it| self.used.contains(it)) => {}
@@ -152,7 +152,7 @@ impl Sketch {
                 let joins = matches!(step.act, Act::Join { .. });
                 self.members(write, hosts, joins);
             }
-            Act::Send(write) => self.write(write, address.as_deref()),
+            Act::Send(write) | Act::PatchLatest(write) => self.write(write, address.as_deref()),
             Act::Firewall(firewall) => self.write(&firewall.write, address.as_deref()),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Interrupted;
+use ccm_kit::call::ErrorKind;
 use ccm_kit::directory::{Answer, Seen, Source};
 use ccm_kit::near_miss::Machine;
 use ccm_provider::{NodeAddress, ProviderError};
@@ -75,12 +76,16 @@ impl Compute {
         Ok(lists.into_iter().flatten().map(machine).collect())
     }
 
-    /// Instances by ID, from the list of their zone if there are many. Instances that it lacks are read one by one.
+    /// Instances by ID, from the list of their zone if there are many. Instances that it lacks are read one by one, and
+    /// all of them if the list is refused. A zone that does not answer gets no more calls.
     async fn of_zone(&self, project: String, zone: String, ids: Vec<InstanceId>) -> Vec<(Wanted, Answer<Self>)> {
         let mut listed = match ids.len() < WORTH_A_LIST {
             true => List::new(),
-            // If the list fails, the individual reads show why.
-            false => self.zone(&project, &zone).await.unwrap_or_default(),
+            false => match self.zone(&project, &zone).await {
+                Ok(list) => list,
+                Err(error) if error.kind == ErrorKind::Refused => List::new(),
+                Err(error) => return ids.into_iter().map(|id| (Wanted::Instance(id), Err(error.clone()))).collect(),
+            },
         };
         let (mut answers, mut missing) = (Vec::new(), Vec::new());
         for id in ids {
@@ -139,10 +144,11 @@ impl Source for Compute {
 
     /// The managed zones, and the other zones of nodes.
     async fn list(&self) -> Result<(usize, List), ApiError> {
-        let managed =
-            self.zones.managed().await.map_err(|error| {
-                ApiError::of_kind(INSTANCE_LIST, ccm_kit::call::ErrorKind::NoAnswer, error.to_string())
-            })?;
+        let managed = self
+            .zones
+            .managed()
+            .await
+            .map_err(|error| ApiError::of_kind(INSTANCE_LIST, ErrorKind::NoAnswer, error.to_string()))?;
         let zones: BTreeSet<String> = managed.union(&self.zones.of_nodes()).cloned().collect();
         let lists = futures::future::try_join_all(zones.iter().map(|zone| self.zone(self.project(), zone))).await?;
         let mut list: List = lists.into_iter().flatten().collect();

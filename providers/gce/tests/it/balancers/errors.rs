@@ -5,7 +5,7 @@ use ccm_cloudsim::gce::Options;
 use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::json;
 
-use super::scene::{LB, Scene, internal, ports, service, texts, web};
+use super::scene::{LB, Scene, internal, node_of, ports, service, texts, web};
 use crate::bed::CLUSTER;
 
 fn code(status: u16, code: &str, message: &str) -> Fault {
@@ -142,7 +142,33 @@ async fn hosts_follow_the_nodes_while_the_network_cannot_be_read() {
     scene.nodes.push(node);
     scene.update(&mut web).await;
     assert_eq!(scene.members(), 2);
-    scene.refused(&mut web).await;
+    // What exists needs nothing of the network, a new rule does.
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+    web.spec.ports = ports("TCP", &[81]);
+    assert!(scene.refused(&mut web).await.contains("not now"));
+}
+
+/// The subnetwork is that of nodes, and the first of them is in a zone that is down.
+#[tokio::test]
+async fn a_node_that_cannot_be_read_does_not_hide_the_subnetwork_of_the_others() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    scene.bed.instance_in("us-central1-c", "a1", json!({}));
+    let down = node_of("us-central1-c", "a1");
+    scene.cluster.set_nodes(vec![down, scene.nodes[0].clone()]);
+    let fault = Rule { params: Some("us-central1-c".to_owned()), ..Rule::every(code(503, "backendError", "down")) };
+    scene.cloud().fault(fault.on("compute", "instances.get"));
+    scene.without_subnetwork().await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+    let new = scene.ensure(&mut internal(service("new", json!({})))).await;
+    assert!(new.starts_with("10."), "{new}");
+    // Without any, only a new rule is impossible.
+    scene.cluster.set_nodes(vec![node_of("us-central1-c", "a1")]);
+    scene.restart().await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+    let error = scene.refused(&mut internal(service("newer", json!({})))).await;
+    assert!(error.contains("subnetwork-name") && error.contains("down"), "{error}");
 }
 
 /// An instance of a managed group comes back with its name.
@@ -169,10 +195,7 @@ async fn an_instance_that_comes_back_is_a_host_again() {
 #[tokio::test]
 async fn nodes_without_an_instance_are_left_out() {
     let mut scene = Scene::with(&["n1"]).await;
-    let ghost = |name: &str| -> ccm_provider::NodeRef {
-        let node = json!({"name": name, "providerId": format!("gce://p/us-central1-b/{name}")});
-        serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
-    };
+    let ghost = |name: &str| node_of("us-central1-b", name);
     scene.nodes.push(ghost("gone"));
     for mut service in [web(), internal(service("inner", json!({})))] {
         scene.ensure(&mut service).await;

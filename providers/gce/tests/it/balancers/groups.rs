@@ -3,7 +3,7 @@
 use ccm_cloudsim::gce::Options;
 use serde_json::json;
 
-use super::scene::{Scene, internal, web};
+use super::scene::{Scene, internal, node_of, service, set, web};
 use crate::bed::ZONE;
 
 const GROUPS: &str = "projects/p/zones/us-central1-b/instanceGroups";
@@ -89,5 +89,23 @@ async fn the_key_may_come_and_go() {
         assert_eq!((behind(&scene).len(), scene.group(ZONE).len()), (groups, members), "{more}");
         scene.is_steady(&mut web).await;
     }
+    scene.is_correct();
+}
+
+/// The Service asks for the shared backend service, and its rule does not have it yet.
+#[tokio::test]
+async fn hosts_follow_into_a_new_zone_behind_the_backend_service_of_the_rule() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut own = internal(web());
+    scene.ensure(&mut own).await;
+    let share = "alpha.cloud.google.com/load-balancer-backend-share";
+    let mut other = internal(service("other", json!({})));
+    set(&mut other, share, "true");
+    scene.ensure(&mut other).await;
+    set(&mut own, share, "true");
+    scene.bed.instance_in("us-central1-c", "n2", json!({}));
+    scene.nodes.push(node_of("us-central1-c", "n2"));
+    scene.update(&mut own).await;
+    assert_eq!(scene.object("backendServices", "LB")["backends"].as_array().unwrap().len(), 2);
     scene.is_correct();
 }

@@ -1,7 +1,7 @@
 //! The life cycle of each kind of load balancer, with every call.
 
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{LoadBalancerExt as _, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
 use super::scene::{LB, Scene, internal, local, ports, service, set, texts, web};
@@ -205,6 +205,54 @@ async fn a_service_of_another_controller_costs_no_call() {
     // The legacy classes are made here.
     let mut legacy = service("web", json!({"loadBalancerClass": "networking.gke.io/l4-regional-internal-legacy"}));
     assert!(scene.ensure(&mut legacy).await.starts_with("10."));
+}
+
+/// It had a load balancer of the other kind here before.
+#[tokio::test]
+async fn a_service_that_becomes_another_controllers_leaves_only_what_others_use() {
+    let rbs = |service: &mut Service| {
+        service.metadata.annotations.clear();
+        set(service, "cloud.google.com/l4-rbs", "enabled");
+    };
+    let plain = |service: &mut Service| service.metadata.annotations.clear();
+    let inner = |service: &mut Service| set(service, super::scene::TYPE, "Internal");
+    let as_it_is = |service| service;
+    for (kind, change, more, flags) in [
+        (internal as fn(Service) -> Service, rbs as fn(&mut Service), "", &[][..]),
+        (internal, plain, "", &["enable-rbs-default-l4-netlb"]),
+        (as_it_is, inner, "alpha-features = ILBSubsets", &[]),
+    ] {
+        let mut scene = Scene::of(Options::default(), &["n1"], more, flags).await;
+        let (mut stays, mut moves) = (kind(service("stays", json!({}))), kind(web()));
+        scene.ensure(&mut stays).await;
+        let before = scene.names();
+        scene.ensure(&mut moves).await;
+        change(&mut moves);
+        let error = scene.try_ensure(&mut moves).await.unwrap_err();
+        assert!(error.is_implemented_elsewhere(), "{error}");
+        assert_eq!((scene.names(), moves.metadata.finalizers.clone()), (before, Vec::new()));
+        let mark = scene.cloud().mark();
+        assert!(scene.try_ensure(&mut moves).await.unwrap_err().is_implemented_elsewhere());
+        assert_eq!(scene.writes(mark), [] as [&str; 0]);
+        scene.is_steady(&mut stays).await;
+        scene.is_correct();
+    }
+}
+
+/// The next controller has made its rule, and a process died before everything behind the former one was gone.
+#[tokio::test]
+async fn what_is_left_of_a_former_kind_goes_beside_the_rule_of_another_controller() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    web.metadata.annotations.clear();
+    set(&mut web, "cloud.google.com/l4-rbs", "enabled");
+    let theirs = json!({"name": LB, "IPAddress": "198.51.100.1", "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL",
+        "backendService": "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1/backendServices/x"});
+    scene.cloud().world(|world| world.put(&format!("projects/p/regions/us-central1/forwardingRules/{LB}"), theirs));
+    assert!(scene.try_ensure(&mut web).await.unwrap_err().is_implemented_elsewhere());
+    assert_eq!(scene.names(), ["forwardingRules LB"]);
+    assert_eq!(web.metadata.finalizers, [] as [&str; 0]);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod oddities;
 mod parts;
 mod permissions;
 mod recorded;
+mod replaced;
 mod scene;
 mod shared_vpc;
 mod unanswered;

@@ -74,6 +74,33 @@ async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
     scene.is_correct();
 }
 
+/// Nodes of two pools, each in its subnetwork.
+#[tokio::test]
+async fn the_hosts_are_the_nodes_of_all_subnetworks_whichever_are_first() {
+    let mut scene = Scene::with(&[]).await;
+    let network = "projects/p/global/networks/default";
+    let other = scene.cloud().world(|world| world.subnetwork(network, "us-central1", "b", "10.9.0.0/20", &[]));
+    let labelled = |scene: &Scene, name: &str| {
+        let subnet = scene.bed.subnetwork.rsplit('/').next().unwrap();
+        let node = json!({"name": name, "providerId": scene.bed.node(name).provider_id.as_deref(),
+            "labels": {"cloud.google.com/gke-node-pool-subnet": subnet}});
+        ccm_provider::NodeRef::from(serde_json::from_value::<ccm_provider::Node>(node).unwrap())
+    };
+    let first = labelled(&scene, "n1");
+    scene.bed.subnetwork = other;
+    scene.nodes = vec![first, labelled(&scene, "n2")];
+    let mut web = internal(web());
+    for pool in scene.nodes.clone() {
+        scene.cluster.set_nodes(vec![pool]);
+        scene.without_subnetwork().await;
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.members(), 2);
+        scene.update(&mut web).await;
+        assert_eq!(scene.members(), 2);
+    }
+    scene.is_correct();
+}
+
 /// A Service has one protocol. Two Services serve both on one address, which is reserved.
 #[tokio::test]
 async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
@@ -108,6 +135,38 @@ async fn services_for_tcp_and_udp_share_a_reserved_external_address() {
     assert!(scene.cloud().objects("forwardingRules").iter().any(|rule| rule["IPAddress"] == served));
     scene.delete(&mut third).await;
     scene.is_steady(&mut udp).await;
+    scene.is_correct();
+}
+
+/// At equal priority, a rule that denies wins over one that admits: the Services would have to change together.
+#[tokio::test]
+async fn nothing_is_denied_at_an_address_that_services_share() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let of = |name: &str, protocol: &str| {
+        let mut service = service(name, json!({"loadBalancerIP": mine}));
+        service.spec.ports = ports(protocol, &[53]);
+        service
+    };
+    let (mut tcp, mut udp) = (of("tcp", "TCP"), of("udp", "UDP"));
+    scene.ensure(&mut tcp).await;
+    scene.ensure(&mut udp).await;
+    scene.restart_with(&["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup"]).await;
+    let denies = |scene: &Scene| scene.names().iter().filter(|name| name.ends_with("-deny")).count();
+    scene.events();
+    for service in [&mut udp, &mut tcp] {
+        scene.ensure(service).await;
+        assert_eq!(denies(&scene), 0);
+        assert!(scene.events().join("\n").contains("shared with"));
+        scene.is_steady(service).await;
+    }
+    // It would be cut by the rule of the first.
+    scene.delete(&mut tcp).await;
+    scene.ensure(&mut udp).await;
+    assert_eq!(denies(&scene), 1);
+    let error = scene.refused(&mut tcp).await;
+    assert!(error.contains("is in use by") && error.contains("enable-l4-deny-firewall"), "{error}");
     scene.is_correct();
 }
 

@@ -228,3 +228,49 @@ async fn two_controllers_take_turns_with_what_services_share() {
     scene.ensure(&mut own).await;
     scene.is_correct();
 }
+
+/// Both kinds of health checks have the same name.
+#[tokio::test]
+async fn a_check_in_use_keeps_its_own_firewall_rule_and_not_that_of_the_other_kind() {
+    let scene = Scene::with(&["n1"]).await;
+    let (mut stays, mut goes, mut inner) = (service("stays", json!({})), web(), internal(service("inner", json!({}))));
+    for service in [&mut stays, &mut goes, &mut inner] {
+        scene.ensure(service).await;
+    }
+    scene.cloud().change(|options| {
+        // The second is refused while the first goes on.
+        let slow = [("healthChecks.delete k8s-cid-node".to_owned(), 4_000), ("targetPools.delete*".to_owned(), 1_500)];
+        options.operations = slow.into();
+    });
+    futures::join!(scene.delete(&mut goes), scene.delete(&mut inner));
+    let names = scene.names();
+    assert!(!names.contains(&"firewalls k8s-cid-node-hc".to_owned()), "{names:?}");
+    assert!(names.contains(&"firewalls k8s-cid-node-http-hc".to_owned()), "{names:?}");
+    scene.is_correct();
+}
+
+#[tokio::test]
+async fn a_check_in_use_keeps_its_firewall_rule_while_the_other_kind_is_deleted() {
+    let scene = Scene::with(&["n1"]).await;
+    let policy = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31000});
+    let (mut stays, mut inner) = (service("stays", json!({})), internal(service("inner", json!({}))));
+    let mut gone = [web(), service("local", policy)];
+    for service in [&mut stays, &mut inner].into_iter().chain(&mut gone) {
+        scene.ensure(service).await;
+    }
+    let (own, other) = (gone[1].default_load_balancer_name(), inner.default_load_balancer_name());
+    scene.cloud().change(|options| {
+        let slow = [
+            (format!("httpHealthChecks.delete {own}"), 4_000),
+            (format!("regionBackendServices.delete {other}"), 1_500),
+        ];
+        options.operations = slow.into();
+    });
+    let both = async { reconcile(&scene, &gone, ServiceAction::Delete).await };
+    let (answers, ()) = futures::join!(both, scene.delete(&mut inner));
+    assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
+    let names = scene.names();
+    assert!(names.contains(&"firewalls k8s-cid-node-http-hc".to_owned()), "{names:?}");
+    assert!(!names.contains(&"firewalls k8s-cid-node-hc".to_owned()), "{names:?}");
+    scene.is_correct();
+}

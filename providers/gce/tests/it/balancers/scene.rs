@@ -119,7 +119,7 @@ impl Scene {
         }
         let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
         let ServiceAnswer { result, notes, .. } = controller::work(&*balancers, CLUSTER, service, nodes, action).await;
-        if result.is_ok() {
+        if result.as_ref().err().is_none_or(ProviderError::is_implemented_elsewhere) {
             let goes =
                 |name: &&(&str, bool)| action == ServiceAction::Delete || !name.1 && action == ServiceAction::Ensure;
             let goes: Vec<&str> = finalizers.iter().filter(goes).map(|(name, _)| *name).collect();
@@ -293,4 +293,10 @@ pub(super) fn texts(list: &Value) -> Vec<String> {
         list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap_or_default().to_owned()).collect();
     texts.sort();
     texts
+}
+
+/// The node of an instance in a zone, which may not exist.
+pub(super) fn node_of(zone: &str, name: &str) -> NodeRef {
+    let node = json!({"name": name, "providerId": format!("gce://p/{zone}/{name}")});
+    serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
 }

@@ -95,3 +95,19 @@ async fn rules_are_made_in_the_project_of_the_network() {
     scene.delete(&mut web).await;
     assert_eq!(scene.names(), [] as [&str; 0]);
 }
+
+/// The administrators admit the traffic with a rule of their own.
+#[tokio::test]
+async fn firewall_rules_that_are_left_to_the_administrators_hold_nothing_else_back() {
+    let mut scene = scene(&["create", "update", "delete"]).await;
+    scene.restart_with(&["enable-l4-lb-annotations"]).await;
+    for (mut service, key) in [(web(), "target-pool"), (internal(web()), "backend-service")] {
+        scene.ensure(&mut service).await;
+        let key = format!("networking.gke.io/{key}");
+        assert_eq!(service.metadata.annotations.get(&key).map(String::as_str), Some(LB), "{key}");
+        // What could be left of a change is looked for once.
+        let (calls, _) = scene.calls(scene.ensure(&mut service)).await;
+        assert!(!calls.iter().any(|call| call.starts_with("addresses")), "{calls:?}");
+        scene.delete(&mut service).await;
+    }
+}

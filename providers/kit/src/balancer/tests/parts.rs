@@ -39,6 +39,8 @@ struct Script {
     plans_twice_again: bool,
     /// For how long it remembers a refusal, if not for an hour.
     remembers: Option<Duration>,
+    /// The first item is another controller's.
+    is_elsewhere: bool,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -91,7 +93,8 @@ impl BalancerCloud for Script {
     fn plan(&self, (): &(), (): &()) -> Result<Plan<&'static str>, ProviderError> {
         let written = self.written.lock().unwrap();
         let steps = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
-        Ok(Plan { steps, ..Plan::default() })
+        let failed = self.is_elsewhere.then_some((0, ProviderError::ImplementedElsewhere));
+        Ok(Plan { steps, failed: failed.into_iter().collect(), ..Plan::default() })
     }
 
     fn guard(&self, (): &(), (): &(), _: &[Step<&'static str>]) -> Vec<(usize, ProviderError)> {
@@ -445,6 +448,27 @@ async fn finalizers_are_added_once_before_the_writes_and_nothing_is_written_for_
     assert_eq!(*adds.0.lock().unwrap(), ["web example.com/mark", "denied example.com/mark"]);
 }
 
+/// What it had here before is deleted.
+#[tokio::test]
+async fn a_service_of_another_controller_gets_no_finalizer_and_a_refused_write_is_its_error() {
+    for (fate, expected) in
+        [(None, ProviderError::ImplementedElsewhere.to_string()), (Some(invalid()), "refused".into())]
+    {
+        let steps = vec![step("goes", Items::one(0), Part::new(Kind::Claim))];
+        let fates: Vec<_> = fate.map(|fate| ("goes", fate)).into_iter().collect();
+        let mut engine = engine(steps, &fates);
+        (engine.cloud.finalizer, engine.cloud.is_elsewhere) = (Some("example.com/mark"), true);
+        let adds = Arc::new(Adds::default());
+        let work = ensure(&["web"]);
+        let plan = engine.plan("c", &work[0]).await.unwrap();
+        assert_eq!((plan.steps.len(), plan.findings.len()), (1, 0));
+        let answer = engine.reconcile("c", &work, &Scope::default().with_finalizers(adds.clone())).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), expected);
+        assert_eq!(tried(&engine), ["goes"]);
+        assert_eq!(*adds.0.lock().unwrap(), [""; 0]);
+    }
+}
+
 #[tokio::test]
 async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
     let one = || Items::one(0);
@@ -483,6 +507,36 @@ async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
         engine.cloud().written.lock().unwrap().clear();
         reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
         assert_eq!(tried(&engine), [""; 0]);
+    }
+}
+
+/// Another step of the part is refused before.
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached() {
+    let of = |name, verb, id: &str| {
+        let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
+        (step.summary.verb, step.summary.id) = (verb, id.to_owned());
+        step
+    };
+    let denied = || Fate::Refused(ErrorClass::Denied { action: "delete".into() });
+    let passing = || Fate::Refused(ErrorClass::Transient { after: None });
+    for (verb, fate, comes_back) in [
+        (Verb::Delete, invalid(), true),
+        (Verb::Delete, denied(), true),
+        (Verb::Update, denied(), true),
+        (Verb::Update, passing(), false),
+    ] {
+        let new = of("new rule", Verb::Create, "rule").restore(of("old pool", Verb::Update, "pool"));
+        let new = new.restore(of("old rule", Verb::Create, "rule"));
+        let steps = vec![of("remove", Verb::Delete, "rule"), of("pool", verb, "pool"), new];
+        let engine = engine(steps, &[("pool", fate)]);
+        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+        let restored: &[_] = if comes_back { &["old pool", "old rule"] } else { &[] };
+        assert_eq!(tried(&engine), [&["remove", "pool"], restored].concat());
+        engine.cloud().written.lock().unwrap().clear();
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+        assert_eq!(tried(&engine).is_empty(), comes_back);
     }
 }
 

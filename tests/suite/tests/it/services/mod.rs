@@ -3,6 +3,7 @@
 mod cleanup;
 mod conditions;
 mod drift;
+mod elsewhere;
 pub(crate) mod endpoints;
 mod ensure;
 mod groups;

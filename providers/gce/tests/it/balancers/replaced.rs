@@ -1,0 +1,138 @@
+//! Forwarding rules that are deleted for a successor, of which something is refused.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::Service;
+use serde_json::{Value, json};
+
+use super::scene::{LB, Scene, internal, ports, set, web};
+
+const FIELDS: [&str; 7] =
+    ["IPAddress", "IPProtocol", "ports", "portRange", "target", "backendService", "loadBalancingScheme"];
+
+fn refusal(status: u16, code: &str) -> Fault {
+    Fault::Code { status, code: code.to_owned(), message: "no".to_owned() }
+}
+
+/// What of the rule of [`web`] its clients see.
+fn served(scene: &Scene) -> Vec<Value> {
+    let rule = scene.object("forwardingRules", "LB");
+    FIELDS.map(|field| rule[field].clone()).into()
+}
+
+/// Another port, and another backend service or settings of it.
+fn shares(service: &mut Service) {
+    service.spec.ports = ports("TCP", &[81]);
+    set(service, "alpha.cloud.google.com/load-balancer-backend-share", "true");
+}
+
+fn sticks(service: &mut Service) {
+    service.spec.ports = ports("TCP", &[81]);
+    service.spec.session_affinity = "ClientIP".to_owned();
+}
+
+/// Nothing of it needs the rule to be gone.
+#[tokio::test]
+async fn a_rule_stays_until_the_backend_service_of_its_successor_is_ready() {
+    for (call, change) in [
+        ("regionBackendServices.patch", sticks as fn(&mut Service)),
+        ("regionBackendServices.insert", shares as fn(&mut Service)),
+    ] {
+        for fault in [refusal(400, "invalid"), refusal(403, "forbidden"), refusal(403, "quotaExceeded")] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = internal(web());
+            let ip = scene.ensure(&mut asked).await;
+            let before = served(&scene);
+            change(&mut asked);
+            scene.cloud().fault(Rule::every(fault).on("compute", call));
+            for _ in 0..2 {
+                let mark = scene.cloud().mark();
+                scene.refused(&mut asked).await;
+                assert_eq!(served(&scene), before, "{call}");
+                let writes = scene.writes(mark);
+                assert!(!writes.iter().any(|write| write.starts_with("forwardingRules")), "{writes:?}");
+            }
+            scene.cloud().faults(Faults::clear);
+            // A process remembers what was refused for good.
+            scene.restart().await;
+            assert_eq!(scene.ensure(&mut asked).await, ip);
+            scene.is_steady(&mut asked).await;
+            scene.is_correct();
+        }
+    }
+}
+
+/// The protocol of a backend service changes only while no rule uses it.
+#[tokio::test]
+async fn a_rule_whose_successor_has_another_protocol_comes_back_if_something_is_refused() {
+    for (call, fault) in [
+        ("forwardingRules.insert", refusal(400, "invalid")),
+        ("regionBackendServices.patch", refusal(400, "invalid")),
+        ("regionBackendServices.patch", refusal(403, "forbidden")),
+    ] {
+        let mut scene = Scene::with(&["n1"]).await;
+        let mut asked = internal(web());
+        let ip = scene.ensure(&mut asked).await;
+        let before = served(&scene);
+        asked.spec.ports = ports("UDP", &[80]);
+        // What comes back is sent with the same calls.
+        scene.cloud().fault(Rule::every(fault).on("compute", call).window(0, 1));
+        scene.refused(&mut asked).await;
+        for _ in 0..2 {
+            assert_eq!(served(&scene), before, "{call}");
+            assert_eq!(scene.object("backendServices", "LB")["protocol"], "TCP", "{call}");
+            let mark = scene.cloud().mark();
+            scene.refused(&mut asked).await;
+            assert_eq!(scene.writes(mark), [] as [&str; 0], "{call}");
+        }
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut asked).await, ip);
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
+/// A user's rule leads to the same pool.
+#[tokio::test]
+async fn a_rule_comes_back_if_its_pool_cannot_be_replaced() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    let before = served(&scene);
+    let rules = "projects/p/regions/us-central1/forwardingRules";
+    let target = scene.object("forwardingRules", "LB")["target"].clone();
+    let theirs = json!({"name": "theirs", "target": target, "IPProtocol": "TCP", "portRange": "8443"});
+    scene.cloud().by_hand("POST", rules, &theirs).unwrap();
+    asked.spec.session_affinity = "ClientIP".to_owned();
+    assert!(scene.refused(&mut asked).await.contains("being used by"));
+    for _ in 0..2 {
+        assert_eq!(served(&scene), before);
+        let mark = scene.cloud().mark();
+        scene.refused(&mut asked).await;
+        assert_eq!(scene.writes(mark), [] as [&str; 0]);
+    }
+    scene.cloud().by_hand("DELETE", &format!("{rules}/theirs"), &json!({})).unwrap();
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, ip);
+    assert_eq!(scene.object("targetPools", "LB")["sessionAffinity"], "CLIENT_IP");
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+#[tokio::test]
+async fn a_pool_and_its_rule_come_back_if_the_next_pool_is_refused() {
+    let mut scene = Scene::with(&["n1", "n2"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    let before = served(&scene);
+    asked.spec.session_affinity = "ClientIP".to_owned();
+    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "targetPools.insert").window(0, 1));
+    for _ in 0..2 {
+        scene.refused(&mut asked).await;
+        assert_eq!((served(&scene), scene.members()), (before.clone(), 2));
+        assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
+    }
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, ip);
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}

@@ -1,0 +1,56 @@
+//! A Service that another controller takes over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use ccm_provider::{
+    CloudProvider, LoadBalancer, LoadBalancerStatus, ProviderError, Scope, Service, ServiceAnswer, ServiceWork,
+};
+
+use super::*;
+
+/// The finalizer of a load balancer of the former kind.
+const FORMER: &str = "example.com/former";
+
+/// Has deleted the load balancer of the former kind. The next one is another controller's.
+#[derive(Clone, Default)]
+struct HandsOver(Arc<AtomicUsize>);
+
+impl CloudProvider for HandsOver {
+    fn name(&self) -> &str {
+        "hands-over"
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for HandsOver {
+    fn finalizers(&self, _: &Service) -> Vec<(&'static str, bool)> {
+        vec![(FORMER, false)]
+    }
+
+    async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Ok(None)
+    }
+
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        work.iter().map(|_| Err(ProviderError::ImplementedElsewhere).into()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_another_controller_takes_over_loses_the_finalizer_of_its_former_kind() {
+    let (rig, cloud) = (Rig::new("").await, HandsOver::default());
+    add_node(&rig, "n").await;
+    rig.create(service("s").with(|service| service["metadata"]["finalizers"] = json!([FINALIZER, FORMER]))).await;
+    let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.service("s").await.unwrap().finalizers(), [FINALIZER]);
+    assert_eq!(cloud.0.load(Ordering::Relaxed), 1, "no retry");
+    assert_eq!(reasons(&rig, "s").await, ["EnsuringLoadBalancer"]);
+}
