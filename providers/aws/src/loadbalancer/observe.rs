@@ -428,7 +428,7 @@ async fn groups(
 async fn of_nodes(desired: &Wanted, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
     let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
     let network = observed.network.as_ref();
-    // Also if the balancer never came to be: its rules are opened before it.
+    // Also if the balancer is gone: its rules are closed after it.
     let is_possible = network.map_or(desired.network, |network| network.balancer.kind == KIND);
     if !is_possible || observed.groups.values().any(is_own) {
         return Ok(BTreeMap::new());

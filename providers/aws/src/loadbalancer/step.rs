@@ -13,6 +13,9 @@ use super::wanted::shortened;
 use crate::client::Write;
 use crate::client::elb::Listener;
 
+/// The needs of a step that takes a security group from a balancer: the rules of the others let the clients in.
+pub(crate) const AFTER_RULES: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,

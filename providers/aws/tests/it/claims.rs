@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::InstanceState;
-use ccm_cloudsim::aws::ec2::model::Tags;
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::aws::ec2::model::{Peer, Tags};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
@@ -240,20 +240,36 @@ async fn a_group_of_nodes_without_the_clusters_tag_keeps_no_rule() {
 }
 
 #[tokio::test]
-async fn a_balancer_that_never_came_to_be_leaves_no_rule_in_groups_without_the_clusters_tag() {
+async fn a_network_balancer_that_aws_refuses_to_create_opens_no_node() {
+    let bed = Bed::start("");
+    let web = of_kind("web", "nlb", &[]);
+    let limit = Fault::Code { status: 400, code: "TooManyLoadBalancers".to_owned(), message: String::new() };
+    bed.aws.fault(Rule::every(limit).on("elbv2", "CreateLoadBalancer"));
+    bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+    bed.aws.faults(Faults::clear);
+    bed.ensure(&*bed.process().await, &web).await;
+    assert!(rules(&bed, &bed.network.node_group) > 0);
+}
+
+#[tokio::test]
+async fn a_deletion_that_ended_after_the_balancer_leaves_no_rule_in_groups_without_the_clusters_tag() {
     let bed = Bed::start("");
     let nodes = bed.network.node_group.clone();
     bed.aws.world(|world| world.ec2.groups.get_mut(&nodes).unwrap().tags.clear());
     let (process, cluster) = watched(&bed).await;
     cluster.set_nodes(bed.nodes.clone());
     let web = of_kind("web", "nlb", &[]);
-    let limit = Fault::Code { status: 400, code: "TooManyLoadBalancers".to_owned(), message: String::new() };
-    bed.aws.fault(Rule::every(limit).on("elbv2", "CreateLoadBalancer"));
-    process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    bed.ensure(&*process, &web).await;
+    bed.aws.fault(Rule::every(Fault::Throttle).on("ec2", "RevokeSecurityGroupIngress"));
     bed.aws.clock().step(Duration::from_secs(60));
-    if process.get(CLUSTER, &web).await.unwrap().is_some() {
-        bed.delete(&*process, &web).await;
-    }
+    process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+    assert_eq!(bed.aws.world(|world| world.elbv2.balancers.len()), 0);
+    assert!(rules(&bed, &nodes) > 0);
+    bed.aws.faults(Faults::clear);
+    bed.aws.clock().step(Duration::from_secs(60));
+    assert!(process.get(CLUSTER, &web).await.unwrap().is_some());
+    bed.delete(&*process, &web).await;
     assert_eq!(rules(&bed, &nodes), 0);
 }
 
@@ -340,7 +356,7 @@ async fn a_deletion_that_is_blocked_for_ever_is_reported_after_ten_minutes_and_a
             protocol: "tcp".to_owned(),
             from: Some(22),
             to: Some(22),
-            peer: ccm_cloudsim::aws::ec2::model::Peer::Group(managed.clone()),
+            peer: Peer::Group(managed.clone()),
             description: None,
         };
         world.ec2.groups.get_mut(USER_GROUP).unwrap().ingress.push(rule);
