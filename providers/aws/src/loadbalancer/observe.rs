@@ -73,17 +73,17 @@ async fn details(
         OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
         instances(desired, reads),
     )?;
-    if let Some((mut classic, attributes, policies)) = classic {
-        classic.attributes = unread.or_default(attributes)?;
-        classic.policies = unread.or_default(policies)?;
-        observed.classic = Some(classic);
+    if let Some((classic, attributes, policies)) = classic {
+        let (attributes, policies) = (setting(&mut observed, attributes), setting(&mut observed, policies));
+        observed.classic = Some(Classic { attributes, policies, ..classic });
     }
-    if let Some(ReadNetwork { mut network, unread_targets, attributes, listeners, of_groups }) = network {
-        observed.unread_targets = unread_targets;
-        network.attributes = unread.or_default(attributes)?;
-        network.listeners = unread.or_default(listeners)?;
-        unread.or_default(of_groups)?;
-        observed.network = Some(network);
+    if let Some(ReadNetwork { network, attributes, listeners, target_groups }) = network {
+        let attributes = setting(&mut observed, attributes);
+        let listeners = unread.or_default(listeners)?;
+        unread.or_default(target_groups.targets)?;
+        setting(&mut observed, target_groups.attributes);
+        observed.unread_targets = target_groups.unread_targets;
+        observed.network = Some(Network { attributes, listeners, target_groups: target_groups.found, ..network });
     }
     (observed.instances, observed.missing_instances) = instances;
     if unread.error.is_none() {
@@ -91,6 +91,11 @@ async fn details(
     }
     observed.unread = unread.error;
     Ok(observed)
+}
+
+/// A setting that cannot be read stays as it is, and keeps nothing else from its change.
+fn setting<T>(observed: &mut Observed, answer: Answer<T>) -> Option<T> {
+    answer.map_err(|error| observed.unread_settings.get_or_insert(error.into())).ok()
 }
 
 /// Failed reads that nodes do not need.
@@ -117,7 +122,8 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, observed, reads, env),
     )?;
-    observed.unattached_target_groups = unattached;
+    setting(observed, unattached.attributes);
+    observed.unattached_target_groups = unattached.found;
     observed.target_groups_denied = denied;
     observed.groups = groups;
     if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
@@ -200,14 +206,14 @@ async fn read_classic(
     balancer: elb::LoadBalancer,
     reads: &Reads,
 ) -> Answer<(Classic, Answer<elb::Attributes>, Answer<Vec<elb::Policy>>)> {
-    let (wants, proxy_protocol, tls_policy) = match &desired.goal {
-        Goal::Classic(classic) => (true, classic.proxy_protocol, classic.ssl_policy.is_some()),
+    let (compares, proxy_protocol, tls_policy) = match &desired.goal {
+        Goal::Classic(classic) => (!classic.common.must_exist, classic.proxy_protocol, classic.ssl_policy.is_some()),
         Goal::Absent | Goal::Network(_) => (false, false, false),
     };
     let name = balancer.name.clone();
     let (attributes, policies, tags) = futures::join!(
-        when(wants, reads.api.classic_attributes(&name)),
-        when(proxy_protocol || tls_policy, reads.api.classic_policies(&name)),
+        when(compares, reads.api.classic_attributes(&name)),
+        when((compares && proxy_protocol) || tls_policy, reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
     );
     let policies = match policies {
@@ -219,14 +225,21 @@ async fn read_classic(
     Ok((Classic { tags: tags?, added_tags, ..Classic::unread(balancer) }, attributes, policies))
 }
 
-/// A network balancer with its target groups and tags, and what may not have been read.
+/// A network balancer with its tags, and what may not have been read.
 struct ReadNetwork {
     network: Network,
-    unread_targets: BTreeSet<String>,
     attributes: Answer<elbv2::Attributes>,
     listeners: Answer<Vec<elbv2::Listener>>,
-    /// Whether all target groups were read whole.
-    of_groups: Answer<()>,
+    target_groups: TargetGroups,
+}
+
+/// Target groups, and whether their targets and attributes could be read.
+struct TargetGroups {
+    found: Vec<TargetGroup>,
+    targets: Answer<()>,
+    /// The ARNs of those whose targets could not be read.
+    unread_targets: BTreeSet<String>,
+    attributes: Answer<()>,
 }
 
 async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<ReadNetwork> {
@@ -234,9 +247,10 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
     // The parts of another kind, which this program did not create, are not read.
     let ours = balancer.kind == KIND;
     let wants = ours && matches!(desired.goal, Goal::Network(_));
+    let compares = ours && matches!(&desired.goal, Goal::Network(network) if !network.is_hosts_only());
     let of_balancer = Which::OfBalancer(arn.clone());
     let (attributes, listeners, groups) = futures::join!(
-        when(wants, reads.api.balancer_attributes(&arn)),
+        when(compares, reads.api.balancer_attributes(&arn)),
         when(wants, reads.api.listeners(&arn)),
         when(ours, reads.api.target_groups(&of_balancer)),
     );
@@ -244,9 +258,15 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
     let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
-    let (target_groups, unread_targets, of_groups) = target_groups(desired, groups, &tags, reads).await;
-    let network = Network { target_groups, tags: own, ..Network::unread(balancer) };
-    Ok(ReadNetwork { network, unread_targets, attributes, listeners, of_groups })
+    let target_groups = target_groups(desired, groups, &tags, reads).await;
+    let network = Network { tags: own, ..Network::unread(balancer) };
+    Ok(ReadNetwork { network, attributes, listeners, target_groups })
+}
+
+impl Default for TargetGroups {
+    fn default() -> Self {
+        Self { found: Vec::new(), targets: Ok(()), unread_targets: BTreeSet::new(), attributes: Ok(()) }
+    }
 }
 
 impl Classic {
@@ -263,20 +283,19 @@ impl Network {
     fn unread(balancer: elbv2::LoadBalancer) -> Self {
         let (listeners, target_groups) = Default::default();
         let tags = Marks::Unread(Unread::NotShown);
-        Self { balancer, attributes: elbv2::Attributes::default(), listeners, target_groups, tags }
+        Self { balancer, attributes: None, listeners, target_groups, tags }
     }
 }
 
-/// Completes target groups. Returns also the ARNs of those whose targets could not be read, and whether all could be read
-/// whole. One that was deleted meanwhile is left out.
+/// Completes target groups. One that was deleted meanwhile is left out.
 async fn target_groups(
     desired: &Wanted,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, Marks>,
     reads: &Reads,
-) -> (Vec<TargetGroup>, BTreeSet<String>, Answer<()>) {
+) -> TargetGroups {
     let (wants, wants_attributes) = match &desired.goal {
-        Goal::Network(network) => (true, network.target_group_attributes.is_some()),
+        Goal::Network(network) => (true, network.target_group_attributes.is_some() && !network.is_hosts_only()),
         Goal::Absent | Goal::Classic(_) => (false, false),
     };
     let read = groups.into_iter().map(|group| async move {
@@ -284,23 +303,27 @@ async fn target_groups(
             when(wants, reads.api.target_health(&group.arn)),
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
         );
-        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
-        let unread = targets.is_err().then(|| group.arn.clone());
-        let problem = targets.as_ref().err().or(attributes.as_ref().err()).cloned();
-        let (targets, attributes) = (targets.unwrap_or_default(), attributes.unwrap_or_default());
-        (TargetGroup { group, attributes, targets, tags }, unread, problem)
+        (group, targets, attributes)
     });
-    let (mut found, mut unread_targets, mut all) = (Vec::new(), BTreeSet::new(), Ok(()));
-    for (group, unread, problem) in join_all(read).await {
-        match problem {
-            Some(error) if error.is(TARGET_GROUP_GONE) => continue,
-            Some(error) => all = Err(error),
-            None => {}
+    let mut all = TargetGroups::default();
+    for (group, targets, attributes) in join_all(read).await {
+        let errors = [targets.as_ref().err(), attributes.as_ref().err()];
+        if errors.into_iter().flatten().any(|error| error.is(TARGET_GROUP_GONE)) {
+            continue;
         }
-        found.push(group);
-        unread_targets.extend(unread);
+        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
+        let targets = targets.unwrap_or_else(|error| {
+            all.targets = Err(error);
+            all.unread_targets.insert(group.arn.clone());
+            Vec::new()
+        });
+        let attributes = attributes.unwrap_or_else(|error| {
+            all.attributes = Err(error);
+            None
+        });
+        all.found.push(TargetGroup { group, attributes, targets, tags });
     }
-    (found, unread_targets, all)
+    all
 }
 
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
@@ -313,12 +336,12 @@ async fn unattached(
     network: Option<&Network>,
     reads: &Reads,
     env: &Env,
-) -> Answer<(Vec<TargetGroup>, bool)> {
+) -> Answer<(TargetGroups, bool)> {
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let is_unlikely = network.is_none() && !desired.network;
     let max_age = match &desired.goal {
-        Goal::Classic(_) => return Ok(Default::default()),
+        Goal::Classic(_) => return Ok((TargetGroups::default(), false)),
         // A network balancer of an earlier annotation was created by an earlier process.
         Goal::Absent if is_unlikely => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
@@ -333,7 +356,7 @@ async fn unattached(
     let is_ours = |balancer: &str| names::is_balancer(balancer, &desired.name);
     let all = match reads.target_groups(max_age).await {
         // Upstream lists none for a classic balancer.
-        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((Vec::new(), true)),
+        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((TargetGroups::default(), true)),
         all => all?,
     };
     let is_candidate = |group: &&elbv2::TargetGroup| {
@@ -355,8 +378,8 @@ async fn unattached(
         }
     };
     let there = candidates.into_iter().filter(is_there).collect();
-    let (found, _, all) = target_groups(desired, there, &tags, reads).await;
-    all.map(|()| (found, false))
+    let found = target_groups(desired, there, &tags, reads).await;
+    found.targets.clone().map(|()| (found, false))
 }
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:

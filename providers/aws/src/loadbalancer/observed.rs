@@ -60,7 +60,10 @@ pub(crate) struct Observed {
     /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
     #[serde(default)]
     pub(crate) unread: Option<ProviderError>,
-    /// Whether not even these could be read: only the address of the balancer is known.
+    /// Set if attributes or policies could not be read: everything else is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread_settings: Option<ProviderError>,
+    /// Whether not even targets and instances could be read: only the address of the balancer is known.
     #[serde(default)]
     pub(crate) only_address: bool,
 }
@@ -100,9 +103,10 @@ pub(crate) struct Probes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Classic {
     pub(crate) balancer: elb::LoadBalancer,
-    pub(crate) attributes: elb::Attributes,
-    /// Read only if policies are wanted.
-    pub(crate) policies: Vec<elb::Policy>,
+    /// `None` if not read.
+    pub(crate) attributes: Option<elb::Attributes>,
+    /// `None` if not read; empty if no policies are wanted.
+    pub(crate) policies: Option<Vec<elb::Policy>>,
     pub(crate) tags: Marks,
     /// The tags that this process has written, for the case that it may not read them.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
@@ -113,7 +117,8 @@ pub(crate) struct Classic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Network {
     pub(crate) balancer: elbv2::LoadBalancer,
-    pub(crate) attributes: elbv2::Attributes,
+    /// `None` if not read.
+    pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) listeners: Vec<elbv2::Listener>,
     /// The groups its listeners forward to.
     pub(crate) target_groups: Vec<TargetGroup>,
@@ -124,7 +129,7 @@ pub(crate) struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) group: elbv2::TargetGroup,
-    /// `None` if not read: only read if attributes are annotated.
+    /// `None` if not read, as without annotated attributes.
     pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) targets: Vec<elbv2::TargetHealth>,
     pub(crate) tags: Marks,

@@ -33,6 +33,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         doubtful_instances: _,
         shared_groups: _,
         unread: _,
+        unread_settings: _,
         only_address: _,
         unread_targets: _,
     } = observed;

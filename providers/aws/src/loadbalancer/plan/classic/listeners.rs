@@ -132,6 +132,9 @@ pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::
 /// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep their policies.
 pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
+    if existing.is_some_and(|existing| existing.policies.is_none()) {
+        return Vec::new();
+    }
     let name = names::ssl_policy(reference);
     let nothing = BTreeSet::new();
     let mut lacking = tls_listeners(context, existing, &nothing);
@@ -181,7 +184,7 @@ fn tls_listeners<'a>(
 }
 
 fn known(existing: Option<&observed::Classic>) -> &[Policy] {
-    existing.map(|existing| &*existing.policies).unwrap_or_default()
+    existing.and_then(|existing| existing.policies.as_deref()).unwrap_or_default()
 }
 
 /// Creates a policy that the balancer does not have yet.

@@ -114,7 +114,9 @@ fn update(context: &Context<'_>, existing: &observed::Classic) -> Planned {
     planned.steps.extend(listeners::proxy_protocol(context, Some(existing)));
     planned.steps.extend(listeners::ssl_policies(context, Some(existing)));
     planned.steps.extend(settings::tags(context, existing));
-    planned.steps.extend(settings::attributes(context, Some(&existing.attributes)));
+    if let Some(attributes) = &existing.attributes {
+        planned.steps.extend(settings::attributes(context, Some(attributes)));
+    }
     planned.steps.extend(settings::health_check(context, balancer.health_check.as_ref()));
     planned.steps.extend(last);
     planned

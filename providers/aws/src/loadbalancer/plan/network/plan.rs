@@ -188,7 +188,10 @@ fn set_groups(context: &Context<'_>, existing: &observed::Network, wanted: Vec<I
 /// Sends the balancer attributes that differ: those of access logs, or the others. A new balancer has AWS's defaults.
 fn attributes(context: &Context<'_>, is_of_logs: bool) -> Option<Step> {
     let wanted = &context.network.attributes;
-    let found = context.existing().map(|existing| &existing.attributes);
+    let found = match context.existing() {
+        Some(existing) => Some(existing.attributes.as_ref()?),
+        None => None,
+    };
     let is = |key: &str| match found {
         Some(found) => found.get(key).cloned().unwrap_or_default(),
         None if key.ends_with(".enabled") => "false".to_owned(),
