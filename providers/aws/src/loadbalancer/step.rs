@@ -44,8 +44,8 @@ pub(crate) enum Besides {
     Surplus(Vec<Rule>),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
     Former(Vec<Listener>),
-    /// A listener before and after the change, which can also be made by deleting and creating it.
-    Listener { former: Listener, wanted: Listener },
+    /// A listener before and after the change, which can also be made by deleting and creating it, and its policies.
+    Listener { former: Listener, wanted: Listener, policies: Vec<String> },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -61,14 +61,16 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     match (&step.besides, &step.write) {
         (Besides::Shared(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
         (Besides::Users { group, close }, _) => without_users(step, group, close, outputs, reads).await,
-        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
+        (Besides::Listener { former, wanted, policies }, write) => {
+            listeners::certificate(write, former, wanted, policies, reads).await
+        }
         (Besides::Former(former), write) => listeners::create(write, former, reads).await,
         _ => single(step, outputs, reads).await,
     }
 }
 
-/// Gives up a group of the user. Several balancers with the group may be deleted at the same time: the last one closes
-/// its rules.
+/// Gives up a group of the user, or nodes behind it. Several balancers with the group may be deleted at the same time: the
+/// last one closes its rules. And one may get the group since the plan was made.
 async fn without_users(
     step: &Step,
     group: &str,
