@@ -120,12 +120,16 @@ impl Unneeded {
 async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let ((unattached, denied), groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
-        groups(desired, observed, reads, env),
+        groups(desired, observed, reads, env).map(|groups| match groups {
+            Err(error) if error.meaning() == Meaning::Denied && !needs_groups(desired, observed, env) => Ok(None),
+            groups => groups.map(Some),
+        }),
     )?;
     setting(observed, unattached.attributes);
     observed.unattached_target_groups = unattached.found;
     observed.target_groups_denied = denied;
-    observed.groups = groups;
+    observed.groups_denied = groups.is_none();
+    observed.groups = groups.unwrap_or_default();
     if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
         let more = of_nodes(desired, observed, reads).await?;
         observed.groups.extend(more);
@@ -400,6 +404,26 @@ async fn instances(desired: &Wanted, reads: &Reads) -> Answer<(BTreeMap<String, 
     Ok((staying.map(instance).collect(), missing_instances))
 }
 
+/// Whether a plan depends on any security group, which upstream does not ask for otherwise: on the balancer's own one, or
+/// on those of the nodes.
+fn needs_groups(desired: &Wanted, observed: &Observed, env: &Env) -> bool {
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
+    let named: BTreeSet<&String> = named.collect();
+    let has_other = observed.attached_groups().any(|id| !named.contains(id));
+    let is_network = match &desired.goal {
+        Goal::Absent => desired.network,
+        Goal::Classic(_) => false,
+        Goal::Network(_) => true,
+    };
+    // A network balancer without groups never gets one.
+    let may_have_own = match is_network {
+        true => env.managed_network_groups && observed.network.is_none(),
+        false => env.shared_group.is_none(),
+    };
+    let may_have_own = may_have_own && desired.named_groups.instead.is_empty();
+    !env.node_groups_untouched || has_other || may_have_own
+}
+
 /// The cluster's security groups, and all others that the plan needs.
 async fn groups(
     desired: &Wanted,
@@ -408,9 +432,7 @@ async fn groups(
     env: &Env,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
     let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(shared_age(desired)).await?.iter().cloned());
-    let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
-    let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
-    let attached: BTreeSet<&String> = classic.chain(network).collect();
+    let attached: BTreeSet<&String> = observed.attached_groups().collect();
     let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra);
     let of_nodes = observed.instances.values().flat_map(|instance| &instance.security_groups);
     let wanted: BTreeSet<&String> =

@@ -23,6 +23,9 @@ pub(crate) struct Observed {
     /// Whether the role may not list target groups, and none are expected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) target_groups_denied: bool,
+    /// Whether the role may not list security groups, and none are needed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) groups_denied: bool,
     /// By ID: groups with the cluster's tag in the VPC, of the balancer, of the wanted instances, named by the desired
     /// state or with the name of a managed group, and those with rules that refer to one of the balancer's or managed
     /// groups.
@@ -72,6 +75,12 @@ impl Observed {
     /// An error if nothing can be planned.
     pub(crate) fn check(&self) -> Result<(), ProviderError> {
         self.unread.clone().filter(|_| self.only_address).map_or(Ok(()), Err)
+    }
+
+    /// The security groups of the balancers.
+    pub(crate) fn attached_groups(&self) -> impl Iterator<Item = &String> {
+        let classic = self.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
+        classic.chain(self.network.iter().flat_map(|network| &network.balancer.security_groups))
     }
 
     /// Whether an instance is registered if it is wanted: a stopped one is refused.

@@ -21,6 +21,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         network,
         unattached_target_groups,
         target_groups_denied: _,
+        groups_denied: _,
         groups,
         subnets,
         route_tables,
