@@ -15,10 +15,9 @@ use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Query, Write, elb};
-use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
+use crate::loadbalancer::claim::{Marks, Unread};
 use crate::loadbalancer::env::Env;
-use crate::loadbalancer::names;
-use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Probes, TargetGroup};
+use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, TargetGroup};
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::plan::security_groups::nodes;
@@ -27,13 +26,14 @@ use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
 use crate::loadbalancer::subnets::{is_id, is_internal};
 use crate::loadbalancer::wanted::{Goal, Port, Subnets, Wanted};
+use crate::loadbalancer::{names, neighbours};
 use crate::node::fleet::{self, Member};
 use crate::node::identity::{InstanceId, instance_of};
 
 /// Age of the list that is searched for leftovers while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
 /// The CIDR of a subnet never changes; a missing subnet is read again.
-const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
+pub(super) const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
@@ -136,7 +136,7 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     }
     subnets(desired, observed, reads, env).await?;
     if nodes::gives_up_rules(desired, observed, env) {
-        others(desired, observed, reads, env).await?;
+        observed.neighbours(neighbours::read(&desired.name, &observed.subnets, reads).await?);
     }
     let going = groups_given_up(desired, observed, env);
     if !going.is_empty() {
@@ -569,57 +569,10 @@ async fn subnets(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: 
 }
 
 /// A subnet of another VPC, or one created since the list was read; `None` if it does not exist.
-async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
+pub(super) async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
     match reads.api.subnets(&Query::ids([id])).await {
         Ok(found) => Ok(found.into_iter().next()),
         Err(error) if error.is(UNKNOWN_ID) || error.is(&["InvalidSubnetId.Malformed"]) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The health-check ports and subnets of the network balancers of the VPC.
-async fn others(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
-    let (balancers, groups, subnets) = futures::try_join!(
-        reads.balancers(),
-        reads.target_groups(Duration::from_secs(1)),
-        reads.subnets(SUBNET_MAX_AGE)
-    )?;
-    let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
-    blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
-    let of_vpc = |balancer: &&elbv2::LoadBalancer| balancer.kind == KIND && balancer.vpc == env.vpc;
-    let present: Vec<&elbv2::LoadBalancer> = balancers.iter().filter(of_vpc).collect();
-    // A balancer of another cluster opens its rules itself.
-    let marks = reads.network_tags(present.iter().map(|balancer| balancer.arn.clone()), LONG).await?;
-    let is_ours = |balancer: &&elbv2::LoadBalancer| match marks.get(&balancer.arn) {
-        Some(marks) => claim::balancer(marks, env) != Claim::Foreign,
-        None => true,
-    };
-    let mut probes: BTreeMap<String, Probes> = BTreeMap::new();
-    let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
-    for group in groups.iter() {
-        for arn in &group.balancers {
-            // The port may be `traffic-port`.
-            let port = group.health_check.port.parse().unwrap_or(group.port);
-            ports.entry(arn).or_default().insert(port);
-        }
-    }
-    for balancer in present.into_iter().filter(is_ours) {
-        let mut cidrs = BTreeSet::new();
-        if balancer.zones.is_empty() {
-            // Shown only in part: it may be in any subnet.
-            cidrs.extend(blocks.values().map(|cidr| (*cidr).to_owned()));
-        }
-        for zone in &balancer.zones {
-            match blocks.get(&*zone.subnet) {
-                Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),
-                None => cidrs.extend(one_subnet(zone.subnet.clone(), reads).await?.map(|subnet| subnet.cidr)),
-            }
-        }
-        let ports = ports.get(&*balancer.arn).cloned().unwrap_or_default();
-        probes.insert(balancer.name.clone(), Probes { ports, cidrs });
-    }
-    observed.network_balancers = balancers.iter().map(|balancer| balancer.name.clone()).collect();
-    observed.own_probes = probes.remove(&desired.name).unwrap_or_default();
-    observed.other_balancers = probes;
-    Ok(())
 }

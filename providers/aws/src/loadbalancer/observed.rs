@@ -11,6 +11,7 @@ use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
 use crate::loadbalancer::marks::Marks;
+use crate::loadbalancer::neighbours::Neighbours;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -72,6 +73,12 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    pub(crate) fn neighbours(&mut self, found: Neighbours) {
+        self.other_balancers = found.others;
+        self.own_probes = found.own;
+        self.network_balancers = found.living;
+    }
+
     /// An error if nothing can be planned.
     pub(crate) fn check(&self) -> Result<(), ProviderError> {
         self.unread.clone().filter(|_| self.only_address).map_or(Ok(()), Err)

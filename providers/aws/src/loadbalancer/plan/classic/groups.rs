@@ -11,7 +11,7 @@ use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::plan::security_groups::{delete, own};
-use crate::loadbalancer::step::{AFTER_RULES, Kind, Step};
+use crate::loadbalancer::step::{AFTER_RULES, Besides, Kind, Step};
 
 const GROUPS_PER_BALANCER: usize = 5;
 /// The part of an existing balancer that consists of its groups, their rules, and which of them it has.
@@ -96,15 +96,25 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
 /// Closes the node rules of user groups that leave the balancer. Which of them was the main group is not recorded, so
 /// each loses the rule of a main group. Upstream removes all rules that name them.
 fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
-    let Context { desired, observed, env, .. } = context;
+    let Context { observed, env, .. } = context;
     // Managed groups are deleted with all rules that refer to them, and are found by name even after the balancer no
     // longer has them.
-    let name = names::classic_group(&desired.name);
-    let is_managed = |id: &str| observed.groups.get(id).is_some_and(|group| group.name == name);
     let stays = |id: &str| ids.iter().any(|wanted| wanted.known() == Some(id));
     let attached: BTreeSet<&String> = balancer.security_groups.iter().collect();
-    let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(id));
-    leaving.flat_map(|id| delete::revoke_main_group_rule(id, observed, env)).collect()
+    let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(context, id));
+    // Another balancer may get the group meanwhile.
+    let close = |id: &String| {
+        let besides = Besides::Users { group: id.clone(), close: Vec::new() };
+        delete::revoke_main_group_rule(id, observed, env)
+            .into_iter()
+            .map(move |step| Step { besides: besides.clone(), ..step })
+    };
+    leaving.flat_map(close).collect()
+}
+
+pub(super) fn is_managed(context: &Context<'_>, id: &str) -> bool {
+    let name = names::classic_group(&context.desired.name);
+    context.observed.groups.get(id).is_some_and(|group| group.name == name)
 }
 
 fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {
