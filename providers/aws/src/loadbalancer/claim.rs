@@ -18,9 +18,12 @@ use crate::ownership::{is_of_service, names_a_cluster, service_of};
 /// A permission that classic balancers do not need.
 const LISTS_TARGET_GROUPS: &str = "elasticloadbalancing:DescribeTargetGroups";
 
+/// A permission that balancers without managed groups do not need if the groups of the nodes are left alone.
+const LISTS_GROUPS: &str = "ec2:DescribeSecurityGroups";
+
 /// Whether a finding is about a permission of the role.
 pub(crate) fn is_of_role(finding: &Finding) -> bool {
-    [READS_TAGS, LISTS_TARGET_GROUPS].contains(&&*finding.key)
+    [READS_TAGS, LISTS_TARGET_GROUPS, LISTS_GROUPS].contains(&&*finding.key)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,12 +196,17 @@ fn without_tags(observed: &Observed) -> Option<Finding> {
 
 /// A finding for each permission that is missing and not needed.
 pub(crate) fn denied_reads(observed: &Observed) -> impl Iterator<Item = Finding> {
-    let groups = observed.target_groups_denied.then(|| {
+    let groups = observed.groups_denied.then(|| {
+        let text = "not granted: managed security groups that a load balancer had before are not found. Add it to the \
+                    policy of the role (manifests/aws/iam) if there may be any";
+        Finding::warning(LISTS_GROUPS, text)
+    });
+    let target_groups = observed.target_groups_denied.then(|| {
         let text = "not granted: target groups that a network load balancer of the same Service has left are not found. \
                     Add it to the policy of the role (manifests/aws/iam) if there may be any";
         Finding::warning(LISTS_TARGET_GROUPS, text)
     });
-    without_tags(observed).into_iter().chain(groups)
+    without_tags(observed).into_iter().chain(target_groups).chain(groups)
 }
 
 /// The error of commands that need the tags.

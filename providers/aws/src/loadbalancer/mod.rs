@@ -10,6 +10,7 @@ pub(crate) mod env;
 pub(crate) mod guard;
 pub(crate) mod marks;
 pub(crate) mod names;
+pub(crate) mod neighbours;
 pub(crate) mod observe;
 pub(crate) mod observed;
 pub(crate) mod plan;
@@ -203,6 +204,12 @@ impl Cloud {
     }
 }
 
+fn purposeful(desired: &Wanted, step: Step) -> Step {
+    let keeps = !matches!(desired.goal, Goal::Absent);
+    let purpose = Purpose { balancer: desired.name.clone(), keeps, ..step.purpose };
+    Step { purpose, ..step }
+}
+
 /// The status of a Service: empty until its balancer has a DNS name.
 fn status(hostname: &str) -> LoadBalancerStatus {
     let ingress = LoadBalancerIngress { hostname: hostname.to_owned(), ..LoadBalancerIngress::default() };
@@ -290,6 +297,11 @@ impl BalancerCloud for Balancers {
         let mut all = Vec::new();
         for desired in wanted {
             let deleting = matches!(desired.goal, Goal::Absent);
+            match &desired.goal {
+                Goal::Network(network) if network.is_hosts_only() => {}
+                Goal::Network(network) => cloud.reads.at_nodes.will_probe(&desired.name, Some(network.probed())),
+                Goal::Absent | Goal::Classic(_) => cloud.reads.at_nodes.will_probe(&desired.name, None),
+            }
             let observed = cloud.read(desired, &self.env).await?;
             let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
             let instance_recheck = cloud.has_young(work, &observed.missing_instances).then_some(INSTANCE_RECHECK);
@@ -325,12 +337,8 @@ impl BalancerCloud for Balancers {
             let late = observation.instance_recheck.filter(|_| desired.goal.common().is_some_and(waits));
             let late = late.map(|after| settling::recheck_instances(&observation.observed, after));
             failed.extend(planned.errors.into_iter().next().or(late).map(|error| (0, error)));
-            let keeps = !matches!(desired.goal, Goal::Absent);
-            let purposeful = |step: Step| {
-                let purpose = Purpose { balancer: desired.name.clone(), keeps, ..step.purpose };
-                Step { purpose, ..step }
-            };
-            steps.extend(planned.steps.into_iter().map(purposeful).map(balancer::Step::from));
+            let purposeful = planned.steps.into_iter().map(|step| purposeful(desired, step));
+            steps.extend(purposeful.map(balancer::Step::from));
             findings.extend(desired.findings.iter().cloned());
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));

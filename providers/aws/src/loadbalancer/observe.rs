@@ -15,10 +15,9 @@ use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Query, Write, elb};
-use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
+use crate::loadbalancer::claim::{Marks, Unread};
 use crate::loadbalancer::env::Env;
-use crate::loadbalancer::names;
-use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Probes, TargetGroup};
+use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, TargetGroup};
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::plan::security_groups::nodes;
@@ -27,13 +26,14 @@ use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
 use crate::loadbalancer::subnets::{is_id, is_internal};
 use crate::loadbalancer::wanted::{Goal, Port, Subnets, Wanted};
+use crate::loadbalancer::{names, neighbours};
 use crate::node::fleet::{self, Member};
 use crate::node::identity::{InstanceId, instance_of};
 
 /// Age of the list that is searched for leftovers while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
 /// The CIDR of a subnet never changes; a missing subnet is read again.
-const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
+pub(super) const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
@@ -73,17 +73,17 @@ async fn details(
         OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
         instances(desired, reads),
     )?;
-    if let Some((mut classic, attributes, policies)) = classic {
-        classic.attributes = unread.or_default(attributes)?;
-        classic.policies = unread.or_default(policies)?;
-        observed.classic = Some(classic);
+    if let Some((classic, attributes, policies)) = classic {
+        let (attributes, policies) = (setting(&mut observed, attributes), setting(&mut observed, policies));
+        observed.classic = Some(Classic { attributes, policies, ..classic });
     }
-    if let Some(ReadNetwork { mut network, unread_targets, attributes, listeners, of_groups }) = network {
-        observed.unread_targets = unread_targets;
-        network.attributes = unread.or_default(attributes)?;
-        network.listeners = unread.or_default(listeners)?;
-        unread.or_default(of_groups)?;
-        observed.network = Some(network);
+    if let Some(ReadNetwork { network, attributes, listeners, target_groups }) = network {
+        let attributes = setting(&mut observed, attributes);
+        let listeners = unread.or_default(listeners)?;
+        unread.or_default(target_groups.targets)?;
+        setting(&mut observed, target_groups.attributes);
+        observed.unread_targets = target_groups.unread_targets;
+        observed.network = Some(Network { attributes, listeners, target_groups: target_groups.found, ..network });
     }
     (observed.instances, observed.missing_instances) = instances;
     if unread.error.is_none() {
@@ -91,6 +91,11 @@ async fn details(
     }
     observed.unread = unread.error;
     Ok(observed)
+}
+
+/// A setting that cannot be read stays as it is, and keeps nothing else from its change.
+fn setting<T>(observed: &mut Observed, answer: Answer<T>) -> Option<T> {
+    answer.map_err(|error| observed.unread_settings.get_or_insert(error.into())).ok()
 }
 
 /// Failed reads that nodes do not need.
@@ -115,18 +120,23 @@ impl Unneeded {
 async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let ((unattached, denied), groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
-        groups(desired, observed, reads, env),
+        groups(desired, observed, reads, env).map(|groups| match groups {
+            Err(error) if error.meaning() == Meaning::Denied && !needs_groups(desired, observed, env) => Ok(None),
+            groups => groups.map(Some),
+        }),
     )?;
-    observed.unattached_target_groups = unattached;
+    setting(observed, unattached.attributes);
+    observed.unattached_target_groups = unattached.found;
     observed.target_groups_denied = denied;
-    observed.groups = groups;
+    observed.groups_denied = groups.is_none();
+    observed.groups = groups.unwrap_or_default();
     if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
         let more = of_nodes(desired, observed, reads).await?;
         observed.groups.extend(more);
     }
     subnets(desired, observed, reads, env).await?;
     if nodes::gives_up_rules(desired, observed, env) {
-        others(desired, observed, reads, env).await?;
+        observed.neighbours(neighbours::read(&desired.name, &observed.subnets, reads).await?);
     }
     let going = groups_given_up(desired, observed, env);
     if !going.is_empty() {
@@ -200,14 +210,14 @@ async fn read_classic(
     balancer: elb::LoadBalancer,
     reads: &Reads,
 ) -> Answer<(Classic, Answer<elb::Attributes>, Answer<Vec<elb::Policy>>)> {
-    let (wants, proxy_protocol, tls_policy) = match &desired.goal {
-        Goal::Classic(classic) => (true, classic.proxy_protocol, classic.ssl_policy.is_some()),
+    let (compares, proxy_protocol, tls_policy) = match &desired.goal {
+        Goal::Classic(classic) => (!classic.common.must_exist, classic.proxy_protocol, classic.ssl_policy.is_some()),
         Goal::Absent | Goal::Network(_) => (false, false, false),
     };
     let name = balancer.name.clone();
     let (attributes, policies, tags) = futures::join!(
-        when(wants, reads.api.classic_attributes(&name)),
-        when(proxy_protocol || tls_policy, reads.api.classic_policies(&name)),
+        when(compares, reads.api.classic_attributes(&name)),
+        when((compares && proxy_protocol) || tls_policy, reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
     );
     let policies = match policies {
@@ -219,14 +229,21 @@ async fn read_classic(
     Ok((Classic { tags: tags?, added_tags, ..Classic::unread(balancer) }, attributes, policies))
 }
 
-/// A network balancer with its target groups and tags, and what may not have been read.
+/// A network balancer with its tags, and what may not have been read.
 struct ReadNetwork {
     network: Network,
-    unread_targets: BTreeSet<String>,
     attributes: Answer<elbv2::Attributes>,
     listeners: Answer<Vec<elbv2::Listener>>,
-    /// Whether all target groups were read whole.
-    of_groups: Answer<()>,
+    target_groups: TargetGroups,
+}
+
+/// Target groups, and whether their targets and attributes could be read.
+struct TargetGroups {
+    found: Vec<TargetGroup>,
+    targets: Answer<()>,
+    /// The ARNs of those whose targets could not be read.
+    unread_targets: BTreeSet<String>,
+    attributes: Answer<()>,
 }
 
 async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<ReadNetwork> {
@@ -234,9 +251,10 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
     // The parts of another kind, which this program did not create, are not read.
     let ours = balancer.kind == KIND;
     let wants = ours && matches!(desired.goal, Goal::Network(_));
+    let compares = ours && matches!(&desired.goal, Goal::Network(network) if !network.is_hosts_only());
     let of_balancer = Which::OfBalancer(arn.clone());
     let (attributes, listeners, groups) = futures::join!(
-        when(wants, reads.api.balancer_attributes(&arn)),
+        when(compares, reads.api.balancer_attributes(&arn)),
         when(wants, reads.api.listeners(&arn)),
         when(ours, reads.api.target_groups(&of_balancer)),
     );
@@ -244,9 +262,15 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
     let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
-    let (target_groups, unread_targets, of_groups) = target_groups(desired, groups, &tags, reads).await;
-    let network = Network { target_groups, tags: own, ..Network::unread(balancer) };
-    Ok(ReadNetwork { network, unread_targets, attributes, listeners, of_groups })
+    let target_groups = target_groups(desired, groups, &tags, reads).await;
+    let network = Network { tags: own, ..Network::unread(balancer) };
+    Ok(ReadNetwork { network, attributes, listeners, target_groups })
+}
+
+impl Default for TargetGroups {
+    fn default() -> Self {
+        Self { found: Vec::new(), targets: Ok(()), unread_targets: BTreeSet::new(), attributes: Ok(()) }
+    }
 }
 
 impl Classic {
@@ -263,20 +287,19 @@ impl Network {
     fn unread(balancer: elbv2::LoadBalancer) -> Self {
         let (listeners, target_groups) = Default::default();
         let tags = Marks::Unread(Unread::NotShown);
-        Self { balancer, attributes: elbv2::Attributes::default(), listeners, target_groups, tags }
+        Self { balancer, attributes: None, listeners, target_groups, tags }
     }
 }
 
-/// Completes target groups. Returns also the ARNs of those whose targets could not be read, and whether all could be read
-/// whole. One that was deleted meanwhile is left out.
+/// Completes target groups. One that was deleted meanwhile is left out.
 async fn target_groups(
     desired: &Wanted,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, Marks>,
     reads: &Reads,
-) -> (Vec<TargetGroup>, BTreeSet<String>, Answer<()>) {
+) -> TargetGroups {
     let (wants, wants_attributes) = match &desired.goal {
-        Goal::Network(network) => (true, network.target_group_attributes.is_some()),
+        Goal::Network(network) => (true, network.target_group_attributes.is_some() && !network.is_hosts_only()),
         Goal::Absent | Goal::Classic(_) => (false, false),
     };
     let read = groups.into_iter().map(|group| async move {
@@ -284,23 +307,27 @@ async fn target_groups(
             when(wants, reads.api.target_health(&group.arn)),
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
         );
-        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
-        let unread = targets.is_err().then(|| group.arn.clone());
-        let problem = targets.as_ref().err().or(attributes.as_ref().err()).cloned();
-        let (targets, attributes) = (targets.unwrap_or_default(), attributes.unwrap_or_default());
-        (TargetGroup { group, attributes, targets, tags }, unread, problem)
+        (group, targets, attributes)
     });
-    let (mut found, mut unread_targets, mut all) = (Vec::new(), BTreeSet::new(), Ok(()));
-    for (group, unread, problem) in join_all(read).await {
-        match problem {
-            Some(error) if error.is(TARGET_GROUP_GONE) => continue,
-            Some(error) => all = Err(error),
-            None => {}
+    let mut all = TargetGroups::default();
+    for (group, targets, attributes) in join_all(read).await {
+        let errors = [targets.as_ref().err(), attributes.as_ref().err()];
+        if errors.into_iter().flatten().any(|error| error.is(TARGET_GROUP_GONE)) {
+            continue;
         }
-        found.push(group);
-        unread_targets.extend(unread);
+        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
+        let targets = targets.unwrap_or_else(|error| {
+            all.targets = Err(error);
+            all.unread_targets.insert(group.arn.clone());
+            Vec::new()
+        });
+        let attributes = attributes.unwrap_or_else(|error| {
+            all.attributes = Err(error);
+            None
+        });
+        all.found.push(TargetGroup { group, attributes, targets, tags });
     }
-    (found, unread_targets, all)
+    all
 }
 
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
@@ -313,12 +340,12 @@ async fn unattached(
     network: Option<&Network>,
     reads: &Reads,
     env: &Env,
-) -> Answer<(Vec<TargetGroup>, bool)> {
+) -> Answer<(TargetGroups, bool)> {
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let is_unlikely = network.is_none() && !desired.network;
     let max_age = match &desired.goal {
-        Goal::Classic(_) => return Ok(Default::default()),
+        Goal::Classic(_) => return Ok((TargetGroups::default(), false)),
         // A network balancer of an earlier annotation was created by an earlier process.
         Goal::Absent if is_unlikely => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
@@ -333,7 +360,7 @@ async fn unattached(
     let is_ours = |balancer: &str| names::is_balancer(balancer, &desired.name);
     let all = match reads.target_groups(max_age).await {
         // Upstream lists none for a classic balancer.
-        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((Vec::new(), true)),
+        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((TargetGroups::default(), true)),
         all => all?,
     };
     let is_candidate = |group: &&elbv2::TargetGroup| {
@@ -355,8 +382,8 @@ async fn unattached(
         }
     };
     let there = candidates.into_iter().filter(is_there).collect();
-    let (found, _, all) = target_groups(desired, there, &tags, reads).await;
-    all.map(|()| (found, false))
+    let found = target_groups(desired, there, &tags, reads).await;
+    found.targets.clone().map(|()| (found, false))
 }
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
@@ -377,6 +404,26 @@ async fn instances(desired: &Wanted, reads: &Reads) -> Answer<(BTreeMap<String, 
     Ok((staying.map(instance).collect(), missing_instances))
 }
 
+/// Whether a plan depends on any security group, which upstream does not ask for otherwise: on the balancer's own one, or
+/// on those of the nodes.
+fn needs_groups(desired: &Wanted, observed: &Observed, env: &Env) -> bool {
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
+    let named: BTreeSet<&String> = named.collect();
+    let has_other = observed.attached_groups().any(|id| !named.contains(id));
+    let is_network = match &desired.goal {
+        Goal::Absent => desired.network,
+        Goal::Classic(_) => false,
+        Goal::Network(_) => true,
+    };
+    // A network balancer without groups never gets one.
+    let may_have_own = match is_network {
+        true => env.managed_network_groups && observed.network.is_none(),
+        false => env.shared_group.is_none(),
+    };
+    let may_have_own = may_have_own && desired.named_groups.instead.is_empty();
+    !env.node_groups_untouched || has_other || may_have_own
+}
+
 /// The cluster's security groups, and all others that the plan needs.
 async fn groups(
     desired: &Wanted,
@@ -385,9 +432,7 @@ async fn groups(
     env: &Env,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
     let mut groups: BTreeMap<String, SecurityGroup> = by_id(reads.groups(shared_age(desired)).await?.iter().cloned());
-    let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
-    let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
-    let attached: BTreeSet<&String> = classic.chain(network).collect();
+    let attached: BTreeSet<&String> = observed.attached_groups().collect();
     let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra);
     let of_nodes = observed.instances.values().flat_map(|instance| &instance.security_groups);
     let wanted: BTreeSet<&String> =
@@ -428,7 +473,7 @@ async fn groups(
 async fn of_nodes(desired: &Wanted, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
     let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
     let network = observed.network.as_ref();
-    // Also if the balancer never came to be: its rules are opened before it.
+    // Also if the balancer is gone: its rules are closed after it.
     let is_possible = network.map_or(desired.network, |network| network.balancer.kind == KIND);
     if !is_possible || observed.groups.values().any(is_own) {
         return Ok(BTreeMap::new());
@@ -524,57 +569,10 @@ async fn subnets(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: 
 }
 
 /// A subnet of another VPC, or one created since the list was read; `None` if it does not exist.
-async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
+pub(super) async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
     match reads.api.subnets(&Query::ids([id])).await {
         Ok(found) => Ok(found.into_iter().next()),
         Err(error) if error.is(UNKNOWN_ID) || error.is(&["InvalidSubnetId.Malformed"]) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The health-check ports and subnets of the network balancers of the VPC.
-async fn others(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
-    let (balancers, groups, subnets) = futures::try_join!(
-        reads.balancers(),
-        reads.target_groups(Duration::from_secs(1)),
-        reads.subnets(SUBNET_MAX_AGE)
-    )?;
-    let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
-    blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
-    let of_vpc = |balancer: &&elbv2::LoadBalancer| balancer.kind == KIND && balancer.vpc == env.vpc;
-    let present: Vec<&elbv2::LoadBalancer> = balancers.iter().filter(of_vpc).collect();
-    // A balancer of another cluster opens its rules itself.
-    let marks = reads.network_tags(present.iter().map(|balancer| balancer.arn.clone()), LONG).await?;
-    let is_ours = |balancer: &&elbv2::LoadBalancer| match marks.get(&balancer.arn) {
-        Some(marks) => claim::balancer(marks, env) != Claim::Foreign,
-        None => true,
-    };
-    let mut probes: BTreeMap<String, Probes> = BTreeMap::new();
-    let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
-    for group in groups.iter() {
-        for arn in &group.balancers {
-            // The port may be `traffic-port`.
-            let port = group.health_check.port.parse().unwrap_or(group.port);
-            ports.entry(arn).or_default().insert(port);
-        }
-    }
-    for balancer in present.into_iter().filter(is_ours) {
-        let mut cidrs = BTreeSet::new();
-        if balancer.zones.is_empty() {
-            // Shown only in part: it may be in any subnet.
-            cidrs.extend(blocks.values().map(|cidr| (*cidr).to_owned()));
-        }
-        for zone in &balancer.zones {
-            match blocks.get(&*zone.subnet) {
-                Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),
-                None => cidrs.extend(one_subnet(zone.subnet.clone(), reads).await?.map(|subnet| subnet.cidr)),
-            }
-        }
-        let ports = ports.get(&*balancer.arn).cloned().unwrap_or_default();
-        probes.insert(balancer.name.clone(), Probes { ports, cidrs });
-    }
-    observed.network_balancers = balancers.iter().map(|balancer| balancer.name.clone()).collect();
-    observed.own_probes = probes.remove(&desired.name).unwrap_or_default();
-    observed.other_balancers = probes;
-    Ok(())
 }

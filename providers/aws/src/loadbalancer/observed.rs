@@ -11,6 +11,7 @@ use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
 use crate::loadbalancer::marks::Marks;
+use crate::loadbalancer::neighbours::Neighbours;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub(crate) struct Observed {
     /// Whether the role may not list target groups, and none are expected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) target_groups_denied: bool,
+    /// Whether the role may not list security groups, and none are needed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) groups_denied: bool,
     /// By ID: groups with the cluster's tag in the VPC, of the balancer, of the wanted instances, named by the desired
     /// state or with the name of a managed group, and those with rules that refer to one of the balancer's or managed
     /// groups.
@@ -60,15 +64,30 @@ pub(crate) struct Observed {
     /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
     #[serde(default)]
     pub(crate) unread: Option<ProviderError>,
-    /// Whether not even these could be read: only the address of the balancer is known.
+    /// Set if attributes or policies could not be read: everything else is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread_settings: Option<ProviderError>,
+    /// Whether not even targets and instances could be read: only the address of the balancer is known.
     #[serde(default)]
     pub(crate) only_address: bool,
 }
 
 impl Observed {
+    pub(crate) fn neighbours(&mut self, found: Neighbours) {
+        self.other_balancers = found.others;
+        self.own_probes = found.own;
+        self.network_balancers = found.living;
+    }
+
     /// An error if nothing can be planned.
     pub(crate) fn check(&self) -> Result<(), ProviderError> {
         self.unread.clone().filter(|_| self.only_address).map_or(Ok(()), Err)
+    }
+
+    /// The security groups of the balancers.
+    pub(crate) fn attached_groups(&self) -> impl Iterator<Item = &String> {
+        let classic = self.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
+        classic.chain(self.network.iter().flat_map(|network| &network.balancer.security_groups))
     }
 
     /// Whether an instance is registered if it is wanted: a stopped one is refused.
@@ -100,9 +119,10 @@ pub(crate) struct Probes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Classic {
     pub(crate) balancer: elb::LoadBalancer,
-    pub(crate) attributes: elb::Attributes,
-    /// Read only if policies are wanted.
-    pub(crate) policies: Vec<elb::Policy>,
+    /// `None` if not read.
+    pub(crate) attributes: Option<elb::Attributes>,
+    /// `None` if not read; empty if no policies are wanted.
+    pub(crate) policies: Option<Vec<elb::Policy>>,
     pub(crate) tags: Marks,
     /// The tags that this process has written, for the case that it may not read them.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
@@ -113,7 +133,8 @@ pub(crate) struct Classic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Network {
     pub(crate) balancer: elbv2::LoadBalancer,
-    pub(crate) attributes: elbv2::Attributes,
+    /// `None` if not read.
+    pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) listeners: Vec<elbv2::Listener>,
     /// The groups its listeners forward to.
     pub(crate) target_groups: Vec<TargetGroup>,
@@ -124,7 +145,7 @@ pub(crate) struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) group: elbv2::TargetGroup,
-    /// `None` if not read: only read if attributes are annotated.
+    /// `None` if not read, as without annotated attributes.
     pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) targets: Vec<elbv2::TargetHealth>,
     pub(crate) tags: Marks,

@@ -21,6 +21,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         network,
         unattached_target_groups,
         target_groups_denied: _,
+        groups_denied: _,
         groups,
         subnets,
         route_tables,
@@ -33,6 +34,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         doubtful_instances: _,
         shared_groups: _,
         unread: _,
+        unread_settings: _,
         only_address: _,
         unread_targets: _,
     } = observed;

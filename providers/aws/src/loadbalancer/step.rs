@@ -13,6 +13,9 @@ use super::wanted::shortened;
 use crate::client::Write;
 use crate::client::elb::Listener;
 
+/// The needs of a step that takes a security group from a balancer: the rules of the others let the clients in.
+pub(crate) const AFTER_RULES: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,
@@ -41,8 +44,8 @@ pub(crate) enum Besides {
     Surplus(Vec<Rule>),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
     Former(Vec<Listener>),
-    /// A listener before and after the change, which can also be made by deleting and creating it.
-    Listener { former: Listener, wanted: Listener },
+    /// A listener before and after the change, which can also be made by deleting and creating it, and its policies.
+    Listener { former: Listener, wanted: Listener, policies: Vec<String> },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::InstanceState;
-use ccm_cloudsim::aws::ec2::model::Tags;
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::aws::ec2::model::{Peer, Tags};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
@@ -76,6 +76,35 @@ async fn a_service_that_joins_a_group_while_another_leaves_has_its_rule_in_the_e
         bed.ensure(&*process, &b).await;
     }
     assert_eq!(rules(&bed, &bed.network.node_group), 1);
+    bed.check();
+}
+
+/// The one that leaves the group has looked for others before the new one exists.
+#[tokio::test]
+async fn a_service_that_joins_a_group_while_another_changes_to_its_own_has_its_rule() {
+    let bed = Bed::start("");
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let process = bed.process().await;
+    let named = [("security-groups", USER_GROUP)];
+    let (a, b) = (of_kind("a", "clb", &named), of_kind("b", "clb", &named));
+    bed.ensure(&*process, &a).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    let slow = [("CreateLoadBalancer", 500), ("CreateSecurityGroup", 1500)];
+    bed.aws.change(|options| options.latency.actions = slow.map(|(name, time)| (name.to_owned(), time)).into());
+    let joins = async {
+        let joined = process.reconcile_one(CLUSTER, &b, &bed.nodes, ServiceAction::Ensure).await;
+        (joined.result.unwrap(), joined.again)
+    };
+    let leaves = of_kind("a", "clb", &[]);
+    let (_, (_, again)) = futures::join!(bed.ensure(&*process, &leaves), joins);
+    if again.is_some() {
+        bed.ensure(&*process, &b).await;
+    }
+    let of_user = bed.aws.world(|world| {
+        let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+        rules.iter().filter(|rule| matches!(&rule.peer, Peer::Group(id) if id == USER_GROUP)).count()
+    });
+    assert_eq!(of_user, 1);
     bed.check();
 }
 
@@ -240,20 +269,36 @@ async fn a_group_of_nodes_without_the_clusters_tag_keeps_no_rule() {
 }
 
 #[tokio::test]
-async fn a_balancer_that_never_came_to_be_leaves_no_rule_in_groups_without_the_clusters_tag() {
+async fn a_network_balancer_that_aws_refuses_to_create_opens_no_node() {
+    let bed = Bed::start("");
+    let web = of_kind("web", "nlb", &[]);
+    let limit = Fault::Code { status: 400, code: "TooManyLoadBalancers".to_owned(), message: String::new() };
+    bed.aws.fault(Rule::every(limit).on("elbv2", "CreateLoadBalancer"));
+    bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+    bed.aws.faults(Faults::clear);
+    bed.ensure(&*bed.process().await, &web).await;
+    assert!(rules(&bed, &bed.network.node_group) > 0);
+}
+
+#[tokio::test]
+async fn a_deletion_that_ended_after_the_balancer_leaves_no_rule_in_groups_without_the_clusters_tag() {
     let bed = Bed::start("");
     let nodes = bed.network.node_group.clone();
     bed.aws.world(|world| world.ec2.groups.get_mut(&nodes).unwrap().tags.clear());
     let (process, cluster) = watched(&bed).await;
     cluster.set_nodes(bed.nodes.clone());
     let web = of_kind("web", "nlb", &[]);
-    let limit = Fault::Code { status: 400, code: "TooManyLoadBalancers".to_owned(), message: String::new() };
-    bed.aws.fault(Rule::every(limit).on("elbv2", "CreateLoadBalancer"));
-    process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    bed.ensure(&*process, &web).await;
+    bed.aws.fault(Rule::every(Fault::Throttle).on("ec2", "RevokeSecurityGroupIngress"));
     bed.aws.clock().step(Duration::from_secs(60));
-    if process.get(CLUSTER, &web).await.unwrap().is_some() {
-        bed.delete(&*process, &web).await;
-    }
+    process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+    assert_eq!(bed.aws.world(|world| world.elbv2.balancers.len()), 0);
+    assert!(rules(&bed, &nodes) > 0);
+    bed.aws.faults(Faults::clear);
+    bed.aws.clock().step(Duration::from_secs(60));
+    assert!(process.get(CLUSTER, &web).await.unwrap().is_some());
+    bed.delete(&*process, &web).await;
     assert_eq!(rules(&bed, &nodes), 0);
 }
 
@@ -340,7 +385,7 @@ async fn a_deletion_that_is_blocked_for_ever_is_reported_after_ten_minutes_and_a
             protocol: "tcp".to_owned(),
             from: Some(22),
             to: Some(22),
-            peer: ccm_cloudsim::aws::ec2::model::Peer::Group(managed.clone()),
+            peer: Peer::Group(managed.clone()),
             description: None,
         };
         world.ec2.groups.get_mut(USER_GROUP).unwrap().ingress.push(rule);
@@ -421,6 +466,62 @@ async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &two).await;
     assert_eq!(rules(&bed, &nodes), 0);
+}
+
+/// It has found the rule of a balancer that is deleted meanwhile. The new one is known to AWS with its checks only at the
+/// end; the other one is not looked at again after a change of the nodes.
+#[tokio::test]
+async fn a_balancer_that_moves_its_health_checks_to_a_port_has_the_rule_of_one_that_leaves() {
+    for (action, slow) in [
+        (ServiceAction::Ensure, [("CreateListener", 500), ("DeleteTargetGroup", 1500)]),
+        (ServiceAction::UpdateHosts, [("DeleteTargetGroup", 500), ("ModifyTargetGroup", 2000)]),
+    ] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+        let shared = [("type", "nlb"), ("healthcheck-port", "10256")];
+        let one = service("one", &shared, &[(80, 31080)], ranges.clone());
+        let two = service("two", &shared, &[(80, 31081)], ranges.clone());
+        bed.ensure(&*process, &one).await;
+        if action == ServiceAction::UpdateHosts {
+            bed.ensure(&*process, &service("two", &shared[..1], &[(80, 31081)], ranges)).await;
+        }
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.aws.change(|options| options.latency.actions = slow.map(|(name, time)| (name.to_owned(), time)).into());
+        let comes = async {
+            let came = process.reconcile_one(CLUSTER, &two, &bed.nodes, action).await;
+            (came.result.unwrap(), came.again)
+        };
+        let (_, (_, again)) = futures::join!(bed.delete(&*process, &one), comes);
+        if again.is_some() {
+            bed.ensure(&*process, &two).await;
+        }
+        let probes = bed.aws.world(|world| {
+            let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+            rules.iter().filter(|rule| rule.from == Some(10256)).count()
+        });
+        assert_eq!(probes, 2, "{action:?}");
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.delete(&*process, &two).await;
+        assert_eq!(rules(&bed, &bed.network.node_group), 0, "{action:?}");
+        bed.check();
+    }
+}
+
+/// Without that, each would keep the rule for the other.
+#[tokio::test]
+async fn balancers_with_one_health_check_that_are_deleted_at_once_leave_no_rule() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let process = bed.process().await;
+    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
+    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
+    bed.ensure(&*process, &one).await;
+    bed.ensure(&*process, &two).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    futures::join!(bed.delete(&*process, &one), bed.delete(&*process, &two));
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+    bed.check();
 }
 
 /// "Not shown" is not "none": it may be in any subnet.

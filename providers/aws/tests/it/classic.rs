@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ccm_cloudsim::aws::elb::Policy;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
@@ -232,6 +233,79 @@ async fn a_subnet_whose_successor_is_refused_stays_attached() {
         let annotations = [("subnets", &*[&*private[0], &*private[1]].join(",")), ("connection-idle-timeout", "61")];
         bed.ensure(&*process, &clb(&annotations, &[(80, 31080)], json!({}))).await;
         assert_eq!(attached(), private.iter().cloned().collect(), "{code}");
+        bed.check();
+    }
+}
+
+/// The listener that is kept would send connections to its pods without the header that they demand.
+#[tokio::test]
+async fn a_listener_that_is_kept_for_a_refused_certificate_keeps_its_proxy_protocol() {
+    let bed = start();
+    let tls = |certificate, ports: &[(i32, i32)]| {
+        clb(&[("proxy-protocol", "*"), ("ssl-cert", certificate), ("ssl-ports", "443")], ports, json!({}))
+    };
+    bed.ensure(&*bed.process().await, &tls(CERTIFICATE, &[(80, 31080), (443, 31443)])).await;
+    let unknown = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+    let changed = tls(unknown, &[(443, 31443)]);
+    for _ in 0..2 {
+        bed.process().await.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+        let balancer = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+        assert!(balancer.listeners.contains_key(&80));
+        assert_eq!(balancer.backends.keys().collect::<Vec<_>>(), [&31080, &31443]);
+    }
+    bed.aws.world(|world| world.elb.add_certificate(unknown));
+    bed.ensure(&*bed.process().await, &changed).await;
+    let balancer = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+    assert!(!balancer.listeners.contains_key(&80));
+    assert_eq!(balancer.backends.keys().collect::<Vec<_>>(), [&31443]);
+    bed.check();
+}
+
+/// AWS keeps them when it sets the certificate in place; a role that may not do that replaces the listener.
+#[tokio::test]
+async fn another_certificate_leaves_a_listener_its_policies() {
+    for denied in [false, true] {
+        let bed = start();
+        let tls = |certificate| {
+            let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+            clb(&[policy, ("ssl-cert", certificate)], &[(443, 31443)], json!({}))
+        };
+        bed.ensure(&*bed.process().await, &tls(CERTIFICATE)).await;
+        if denied {
+            bed.aws.fault(Rule::every(Fault::Deny).on("elb", "SetLoadBalancerListenerSSLCertificate"));
+        }
+        let policies = || {
+            bed.aws.world(|world| {
+                let balancer = world.elb.balancers.values_mut().next().unwrap();
+                let kind = "LBCookieStickinessPolicyType".to_owned();
+                balancer.policies.insert("sticky".to_owned(), Policy { kind, attributes: Vec::new() });
+                let listener = balancer.listeners.get_mut(&443).unwrap();
+                listener.policies.sort();
+                (listener.certificate.clone(), listener.policies.clone())
+            })
+        };
+        policies();
+        bed.aws.world(|world| {
+            let balancer = world.elb.balancers.values_mut().next().unwrap();
+            balancer.listeners.get_mut(&443).unwrap().policies.push("sticky".to_owned());
+        });
+        let (_, both) = policies();
+        assert_eq!(both.len(), 2);
+        let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+        for attempt in 0..3 {
+            let mark = bed.aws.mark();
+            bed.process().await.ensure(CLUSTER, &tls(other), &bed.nodes).await.unwrap_err();
+            let sets = |write: &String| write.starts_with("SetLoadBalancerPolicies");
+            assert!(denied || !bed.writes(mark).iter().any(sets), "{attempt}: {:?}", bed.writes(mark));
+            assert_eq!(policies(), (Some(CERTIFICATE.to_owned()), both.clone()), "denied: {denied}, {attempt}");
+        }
+        bed.aws.world(|world| world.elb.add_certificate(other));
+        let mark = bed.aws.mark();
+        let process = bed.process().await;
+        bed.ensure(&*process, &tls(other)).await;
+        assert!(denied || bed.writes(mark) == ["SetLoadBalancerListenerSSLCertificate"], "{:?}", bed.writes(mark));
+        assert_eq!(policies(), (Some(other.to_owned()), both), "denied: {denied}");
+        bed.stays(&*process, &tls(other), 9).await;
         bed.check();
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ccm_cloudsim::aws::ec2::model::Peer;
+use ccm_cloudsim::aws::ec2::model::{self, Peer};
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
@@ -66,6 +66,40 @@ async fn forty_source_ranges_of_a_full_group_are_replaced_by_forty_others() {
             assert_eq!(left, 0, "{kind} {limit}");
         }
     }
+}
+
+/// The writes of all Services, and the changes of the group, come one after the other.
+#[tokio::test]
+async fn a_group_without_any_room_costs_each_service_two_refusals() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.limits.rules_per_group = 5);
+    let foreign = |number: i64| model::Rule {
+        id: format!("sgr-{number}"),
+        protocol: "tcp".to_owned(),
+        from: Some(number),
+        to: Some(number),
+        peer: Peer::V4("203.0.113.0/24".to_owned()),
+        description: None,
+    };
+    bed.aws.world(|world| {
+        world.ec2.groups.get_mut(&bed.network.node_group).unwrap().ingress = (1..=5).map(foreign).collect();
+    });
+    let process = bed.process().await;
+    let ranges: Vec<String> = (0..30).map(|number| format!("10.{number}.0.0/16")).collect();
+    for name in ["a", "b", "a"] {
+        let web = service(name, &[("type", "nlb")], &[(80, 31080)], json!({"loadBalancerSourceRanges": ranges}));
+        let mark = bed.aws.mark();
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("no room for") && error.contains(&bed.network.node_group), "{error}");
+        let refused = bed.writes(mark).iter().filter(|write| *write == "AuthorizeSecurityGroupIngress").count();
+        assert!(refused <= 2, "{name}: {refused}");
+        bed.aws.clock().step(Duration::from_secs(60));
+    }
+    // Somebody makes room.
+    bed.aws.world(|world| drop(world.ec2.groups.get_mut(&bed.network.node_group).unwrap().ingress.drain(..3)));
+    let web = service("a", &[("type", "nlb")], &[(80, 31080)], json!({"loadBalancerSourceRanges": ranges}));
+    process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    assert_eq!(bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.len()), 5);
 }
 
 /// The first refusal ends the creation of listeners and their target groups, not the changes of other ports.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
@@ -157,6 +157,46 @@ async fn targets_follow_the_nodes_and_the_status_is_known_whatever_cannot_be_rea
             }
             bed.check();
         }
+    }
+}
+
+/// Upstream reads them last, and its role may lack the permission.
+#[tokio::test]
+async fn settings_that_cannot_be_read_keep_no_port_from_its_change() {
+    for (kind, service, action) in [
+        ("nlb", "elbv2", "DescribeLoadBalancerAttributes"),
+        ("nlb", "elbv2", "DescribeTargetGroupAttributes"),
+        ("clb", "elb", "DescribeLoadBalancerAttributes"),
+        ("clb", "elb", "DescribeLoadBalancerPolicies"),
+    ] {
+        let what = format!("{kind} {action}");
+        let bed = Bed::start("");
+        let settings: &[(&str, &str)] = match kind {
+            "nlb" => &[("target-group-attributes", "preserve_client_ip.enabled=true")],
+            _ => &[("ssl-cert", CERTIFICATE), ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01")],
+        };
+        bed.ensure(&*bed.process().await, &desired(kind, settings, &[(80, 31080), (82, 31082)])).await;
+        bed.aws.fault(Rule::every(Fault::Deny).on(service, action));
+        let changed = desired(kind, settings, &[(80, 31090), (81, 31081)]);
+        let error = bed.process().await.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains(action), "{what}: {error}");
+        let (listeners, opened) = bed.aws.world(|world| {
+            let classic = world.elb.balancers.values().flat_map(|one| &one.listeners);
+            let classic = classic.map(|(port, listener)| (i64::from(*port), i64::from(listener.instance_port)));
+            let to = |group: &str| i64::from(world.elbv2.groups[group].settings.port);
+            let network = world.elbv2.listeners.values().map(|one| (i64::from(one.port), to(&one.group)));
+            let listeners: BTreeSet<(i64, i64)> = classic.chain(network).collect();
+            let rules = world.ec2.groups.values().flat_map(|group| &group.ingress);
+            (listeners, rules.filter_map(|rule| rule.from).collect::<BTreeSet<i64>>())
+        });
+        assert_eq!(listeners, [(80, 31090), (81, 31081)].into(), "{what}");
+        let (new, former) = if kind == "nlb" { (31081, 31082) } else { (81, 82) };
+        assert!(opened.contains(&new) && !opened.contains(&former), "{what}: {opened:?}");
+        bed.aws.faults(Faults::clear);
+        let process = bed.process().await;
+        bed.ensure(&*process, &changed).await;
+        bed.stays(&*process, &changed, 9).await;
+        bed.check();
     }
 }
 

@@ -8,7 +8,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, CloudProvider, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, Route, Service};
 use serde_json::json;
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
 use crate::instances::leading;
 use crate::lent::watched;
 
@@ -335,4 +335,33 @@ async fn a_denied_read_of_interfaces_concerns_fargate_nodes_only() {
     let (last, others) = found.split_last().unwrap();
     assert!(matches!(last, Lookup::Unknown(_)), "{last:?}");
     assert!(others.iter().all(|found| matches!(found, Lookup::Found(_))), "{others:?}");
+}
+
+/// That is the point of `DisableSecurityGroupIngress`.
+#[tokio::test]
+async fn balancers_without_managed_groups_need_no_permission_for_security_groups() {
+    let untouched = "DisableSecurityGroupIngress = true\n";
+    let shared = format!("{untouched}ElbSecurityGroup = {USER_GROUP}\n");
+    let named: &[(&str, &str)] = &[("security-groups", USER_GROUP)];
+    for (kind, config, annotations) in [("nlb", untouched, &[][..]), ("clb", &shared, &[]), ("clb", untouched, named)] {
+        let bed = Bed::start(config);
+        bed.add_group(USER_GROUP, None, Vec::new());
+        let all = Rule { action: Some("*".to_owned()), params: None, ..Rule::every(Fault::Deny) };
+        for action in ["DescribeSecurityGroups", "CreateSecurityGroup", "AuthorizeSecurityGroupIngress"] {
+            bed.aws.fault(Rule { action: Some(action.to_owned()), ..all.clone() });
+        }
+        let web = |ports: &[(i32, i32)]| service("web", &[annotations, &[("type", kind)]].concat(), ports, json!({}));
+        let (process, cluster) = watched(&bed).await;
+        bed.ensure(&*process, &web(&[(80, 31080)])).await;
+        bed.ensure(&*process, &web(&[(80, 31081), (81, 31082)])).await;
+        bed.stays(&*process, &web(&[(80, 31081), (81, 31082)]), 9).await;
+        let left = || bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
+        assert_eq!(left(), 1, "{kind}");
+        bed.delete(&*bed.process().await, &web(&[])).await;
+        assert_eq!(left(), 0, "{kind}");
+        let events = cluster.take_events();
+        let warnings = events.iter().filter(|event| event.contains("DescribeSecurityGroups")).count();
+        assert_eq!(warnings, 1, "{kind}: {events:?}");
+        bed.check();
+    }
 }

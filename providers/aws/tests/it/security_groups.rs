@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule};
-use ccm_cloudsim::core::faults::{self, Fault};
+use ccm_cloudsim::core::faults::{self, Fault, Faults};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
 use crate::lent::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
@@ -52,6 +52,52 @@ fn rules(bed: &Bed, group: &str) -> Vec<String> {
     rules
 }
 
+/// Refused, or too many for the quota: clients would be cut off.
+#[tokio::test]
+async fn a_balancer_keeps_the_group_of_the_user_until_all_rules_of_its_managed_one_are_open() {
+    for (kind, is_full) in [("clb", false), ("clb", true), ("nlb", false), ("nlb", true)] {
+        let what = format!("{kind}, full: {is_full}");
+        let bed = Bed::start("NLBSecurityGroupMode = Managed");
+        bed.add_group(USER_GROUP, None, Vec::new());
+        let limit = |rules| bed.aws.change(|options| options.limits.rules_per_group = rules);
+        limit(1000);
+        let ranges: Vec<String> = (0..40).map(|number| format!("10.{number}.0.0/16")).collect();
+        let web = |annotations: &[(&str, &str)]| {
+            let spec = json!({"loadBalancerSourceRanges": ranges});
+            service("web", &[annotations, &[("type", kind)]].concat(), &[(80, 31080), (81, 31081)], spec)
+        };
+        bed.ensure(&*bed.process().await, &web(&[("security-groups", USER_GROUP)])).await;
+        match is_full {
+            true => limit(60),
+            false => {
+                let denied = faults::Rule::every(Fault::Deny).on("ec2", "AuthorizeSecurityGroupIngress");
+                bed.aws.fault(faults::Rule { params: Some("FromPort=80".to_owned()), ..denied });
+            }
+        }
+        let attached = || -> Vec<String> {
+            bed.aws.world(|world| {
+                let classic = world.elb.balancers.values().flat_map(|one| &one.groups);
+                classic.chain(world.elbv2.balancers.values().flat_map(|one| &one.groups)).cloned().collect()
+            })
+        };
+        let process = bed.process().await;
+        for _ in 0..2 {
+            process.ensure(CLUSTER, &web(&[]), &bed.nodes).await.unwrap_err();
+            assert!(attached().iter().any(|id| id == USER_GROUP), "{what}: {:?}", attached());
+            let of_nodes = rules(&bed, &bed.network.node_group);
+            assert!(kind == "nlb" || of_nodes.contains(&format!("-1 None {USER_GROUP}")), "{what}: {of_nodes:?}");
+        }
+        bed.aws.faults(Faults::clear);
+        limit(1000);
+        bed.ensure(&*bed.process().await, &web(&[])).await;
+        let managed = |id: &String| bed.aws.world(|world| world.ec2.groups[id].name.starts_with("k8s-"));
+        assert!(attached().len() == 1 && attached().iter().all(managed), "{what}: {:?}", attached());
+        let of_nodes = rules(&bed, &bed.network.node_group);
+        assert!(!of_nodes.contains(&format!("-1 None {USER_GROUP}")), "{what}: {of_nodes:?}");
+        bed.check();
+    }
+}
+
 #[tokio::test]
 async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
     let bed = Bed::start("");
@@ -81,7 +127,7 @@ async fn a_classic_balancer_goes_although_a_rule_that_refers_to_its_group_cannot
     assert!(error.contains("ec2:RevokeSecurityGroupIngress"), "{error}");
     assert_eq!(bed.aws.world(|world| world.elb.balancers.len()), 0);
     assert_eq!(rules(&bed, &bed.network.node_group), [""; 0]);
-    bed.aws.faults(faults::Faults::clear);
+    bed.aws.faults(Faults::clear);
     bed.delete(&*process, &classic()).await;
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
     bed.check();

@@ -27,5 +27,7 @@ pub(crate) fn plan_one(desired: &Wanted, observed: &Observed, env: &Env) -> Resu
     };
     // What could not be planned may still use it.
     planned.steps.retain(|step| planned.errors.is_empty() || step.part.kind != Kind::Release);
+    // Settings need no rule.
+    planned.errors.extend(observed.unread_settings.clone());
     Ok(planned)
 }

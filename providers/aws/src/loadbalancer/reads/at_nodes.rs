@@ -1,5 +1,6 @@
-//! Serializes changes of the nodes' security groups, and remembers recent ones.
+//! Serializes changes of the nodes' security groups, and remembers recent ones and the health checks that need rules.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use ccm_kit::{Cluster, lock};
 use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::SETTLED;
+use super::{LONG, SETTLED};
 use crate::client::write::Ec2Write;
 use crate::loadbalancer::rules::shared::Recent;
 
@@ -17,11 +18,13 @@ pub(in crate::loadbalancer) struct AtNodes {
     turns: Semaphore,
     /// In order, with the group's ID.
     written: Mutex<Vec<(Instant, String, Ec2Write)>>,
+    /// The ports that network balancers check, by their names.
+    probed: Mutex<BTreeMap<String, (Instant, BTreeSet<i32>)>>,
 }
 
 impl AtNodes {
     pub(super) fn new(cluster: Cluster) -> Self {
-        Self { cluster, turns: Semaphore::new(1), written: Mutex::default() }
+        Self { cluster, turns: Semaphore::new(1), written: Mutex::default(), probed: Mutex::default() }
     }
 
     /// Waits for other changes to finish. The write's deadline bounds the wait.
@@ -50,5 +53,22 @@ impl AtNodes {
         let of_group = written.iter().filter(|(at, of, _)| of == group && is_recent(at));
         of_group.for_each(|(_, _, write)| recent.add(write));
         recent
+    }
+
+    /// Records which ports a balancer will check, before its sync looks at the rules: AWS knows these checks only after
+    /// its last write, and another balancer that gives up the rules must not revoke them until then. `None`: it is not
+    /// wanted any more.
+    pub(in crate::loadbalancer) fn will_probe(&self, balancer: &str, ports: Option<BTreeSet<i32>>) {
+        let now = self.cluster.now();
+        let mut probed = lock(&self.probed);
+        probed.retain(|name, (at, _)| name != balancer && now.saturating_duration_since(*at) < LONG);
+        probed.extend(ports.map(|ports| (balancer.to_owned(), (now, ports))));
+    }
+
+    pub(in crate::loadbalancer) fn probed(&self) -> BTreeMap<String, BTreeSet<i32>> {
+        let (now, probed) = (self.cluster.now(), lock(&self.probed));
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LONG;
+        let recent = probed.iter().filter(|(_, (at, _))| is_recent(at));
+        recent.map(|(name, (_, ports))| (name.clone(), ports.clone())).collect()
     }
 }

@@ -45,6 +45,24 @@ const BLOCKER_KEPT: Duration = Duration::from_secs(300);
 /// A deletion that stays blocked is reported again after this time.
 const REPORTED_KEPT: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 20;
+/// Maximum ages for the question whose a balancer is.
+pub(super) const WHOSE: Age = Age { own: LONG, foreign: SHORT };
+
+/// Maximum ages of remembered tags.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Age {
+    /// If they contain the cluster's tag.
+    own: Duration,
+    /// Otherwise: the user may just have added it.
+    foreign: Duration,
+}
+
+/// Tags without the cluster's are read now.
+impl From<Duration> for Age {
+    fn from(own: Duration) -> Self {
+        Self { own, foreign: Duration::ZERO }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Reads {
@@ -62,7 +80,7 @@ pub(crate) struct Reads {
     balancers: Cached<Vec<elbv2::LoadBalancer>, ApiError>,
     classic_balancers: Cached<Vec<elb::LoadBalancer>, ApiError>,
     pub(super) at_nodes: at_nodes::AtNodes,
-    ownership: Ownership,
+    pub(super) env: Env,
     pub(crate) cluster: Cluster,
     remembered: Mutex<Remembered>,
     /// Balancers and target groups that this process created, by name.
@@ -133,7 +151,7 @@ impl Reads {
             created: Journal::new(cluster.clone(), SETTLED),
             deleted: Journal::new(cluster.clone(), SETTLED),
             cluster,
-            ownership: env.ownership.clone(),
+            env: env.clone(),
             remembered: Mutex::default(),
             api,
             fleet,
@@ -151,10 +169,9 @@ impl Reads {
         self.network.ask_one(name.to_owned()).await?.transpose()
     }
 
-    /// The tags of a classic balancer, at most `max_age` old if they contain the cluster's tag. Otherwise they are read
-    /// now: the user may just have added it.
-    pub(crate) async fn classic_tags(&self, name: &str, max_age: Duration) -> Answer<Marks> {
-        if let Some(tags) = self.remembered_tags(name, max_age) {
+    /// The tags of a classic balancer.
+    pub(crate) async fn classic_tags(&self, name: &str, max_age: impl Into<Age>) -> Answer<Marks> {
+        if let Some(tags) = self.remembered_tags(name, max_age.into()) {
             return Ok(Marks::Read(tags));
         }
         if self.is_denied() {
@@ -176,7 +193,7 @@ impl Reads {
             Ok(answer) => answer.transpose()?,
         };
         let Some(tags) = tags else { return Ok(None) };
-        if !self.ownership.is_member(&tags) && self.is_new(of) {
+        if !self.env.ownership.is_member(&tags) && self.is_new(of) {
             return Ok(Some(Marks::Unread(Unread::NotShown)));
         }
         let remembered = &mut lock(&self.remembered).tags;
@@ -206,8 +223,9 @@ impl Reads {
     pub(crate) async fn network_tags(
         &self,
         arns: impl IntoIterator<Item = String>,
-        max_age: Duration,
+        max_age: impl Into<Age>,
     ) -> Answer<BTreeMap<String, Marks>> {
+        let max_age = max_age.into();
         let mut found = BTreeMap::new();
         let mut missing = BTreeSet::new();
         for arn in arns {
@@ -249,7 +267,7 @@ impl Reads {
             if wanted.len() >= AT_ONCE {
                 break;
             }
-            if self.remembered_tags(arn, LONG).is_none() {
+            if self.remembered_tags(arn, LONG.into()).is_none() {
                 wanted.insert(arn.clone());
             }
         }
@@ -294,8 +312,8 @@ impl Reads {
     pub(crate) async fn shared_groups(&self, groups: &BTreeSet<String>, except: &str) -> Answer<BTreeSet<String>> {
         let mut all = self.classic_balancers().await?;
         all.retain(|balancer| balancer.name != except && balancer.security_groups.iter().any(|id| groups.contains(id)));
-        let marks = try_join_all(all.iter().map(|balancer| self.classic_tags(&balancer.name, LONG))).await?;
-        let may_be_ours = |marks: &Marks| marks.read().is_none_or(|tags| self.ownership.is_member(tags));
+        let marks = try_join_all(all.iter().map(|balancer| self.classic_tags(&balancer.name, WHOSE))).await?;
+        let may_be_ours = |marks: &Marks| marks.read().is_none_or(|tags| self.env.ownership.is_member(tags));
         let ours = all.into_iter().zip(marks).filter(|(_, marks)| may_be_ours(marks));
         Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).filter(|group| groups.contains(group)).collect())
     }
@@ -373,10 +391,11 @@ impl Reads {
         }
     }
 
-    fn remembered_tags(&self, of: &str, max_age: Duration) -> Option<Tags> {
+    fn remembered_tags(&self, of: &str, max_age: Age) -> Option<Tags> {
         let remembered = lock(&self.remembered);
         let (asked, tags) = remembered.tags.get(of)?;
-        (asked.elapsed() < max_age && self.ownership.is_member(tags)).then(|| tags.clone())
+        let max_age = if self.env.ownership.is_member(tags) { max_age.own } else { max_age.foreign };
+        (asked.elapsed() < max_age).then(|| tags.clone())
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Rule, Tuple, missing, split, surplus};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
+use crate::loadbalancer::neighbours::Neighbours;
 use crate::loadbalancer::observed::{Observed, Probes};
 use crate::loadbalancer::wanted::Wanted;
 
@@ -54,6 +55,15 @@ impl SharedRules {
             own: observed.own_probes.clone(),
             living: observed.network_balancers.clone(),
         }
+    }
+
+    /// The same rules among other neighbours. The balancer itself may be deleted by now.
+    pub(crate) fn among(&self, found: Neighbours) -> Self {
+        Self { others: found.others, living: found.living, ..self.clone() }
+    }
+
+    pub(crate) fn balancer(&self) -> &str {
+        &self.balancer
     }
 
     /// The change of the group's current state; with `opens` only the rules that it adds. `recent` are this process's
@@ -137,6 +147,11 @@ impl Change {
             ..Self::default()
         };
         [open, Self { open: Vec::new(), ..first }, last]
+    }
+
+    /// Whether a rule for health checks is revoked or relabelled.
+    pub(crate) fn takes_probes_away(&self) -> bool {
+        self.close.iter().chain(&self.relabelled).any(|rule| rule.description.starts_with(HEALTH))
     }
 
     pub(crate) fn takes_away(&self) -> bool {

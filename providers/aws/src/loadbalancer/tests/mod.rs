@@ -207,6 +207,34 @@ async fn a_name_that_is_not_there_says_nothing_about_the_others() {
     assert!(seen_new.unwrap().observed.network.is_none());
 }
 
+/// Each deletion asks which health checks need its rules.
+#[tokio::test(start_paused = true)]
+async fn deletions_ask_for_the_tags_of_the_balancers_of_others_once_a_minute() {
+    let world = world();
+    make(&world, &service(99, "nlb")).await;
+    world.state(|state| {
+        let like = state.elbv2.balancers.pop_first().unwrap().1;
+        for number in 0..40 {
+            let mut other = like.clone();
+            other.name = format!("other-{number}");
+            other.arn = like.arn.replace(&like.name, &other.name);
+            other.tags = [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
+            state.elbv2.balancers.insert(other.arn.clone(), other);
+        }
+    });
+    let services: Vec<Service> = (0..5).map(|number| service(number, "nlb")).collect();
+    for service in &services {
+        make(&world, service).await;
+    }
+    let balancers = Engine::new(balancers(&world));
+    for service in &services {
+        balancers.ensure_deleted("kubernetes", service).await.unwrap();
+    }
+    let calls = world.calls();
+    let asked = calls.iter().filter(|call| *call == "DescribeTags 20 IDs").count();
+    assert_eq!(asked, 2, "{calls:?}");
+}
+
 /// An account may have hundreds of unrelated balancers.
 #[tokio::test(start_paused = true)]
 async fn new_services_beside_old_ones_list_no_whole_account() {

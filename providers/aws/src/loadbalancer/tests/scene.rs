@@ -12,11 +12,11 @@ use ccm_provider::{Finding, Node, NodeRef, ProviderError, Scope, Service, Servic
 use serde_json::{Value, json};
 
 use crate::annotations::{Key, TYPE};
-use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::{Planned, Step};
 use crate::loadbalancer::wanted::{Goal, Network, Wanted};
+use crate::loadbalancer::{Balancers, purposeful};
 use crate::node::fleet;
 use crate::node::zones::Zones;
 use crate::start::config::SharedProbe;
@@ -235,9 +235,10 @@ impl Scene {
 
     pub(in crate::loadbalancer) async fn apply(&self, asked: &Asked, steps: &[Step]) {
         let (balancers, outputs) = (self.balancers(asked), Mutex::default());
+        let desired = asked.desired().unwrap();
         for step in steps {
             balancers
-                .write(&step.clone().into(), &outputs, &Scope::default())
+                .write(&purposeful(&desired, step.clone()).into(), &outputs, &Scope::default())
                 .await
                 .map(drop)
                 .unwrap_or_else(|error| panic!("{error}: {step:#?}"));

@@ -137,6 +137,11 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// The ports of the health checks.
+    pub(crate) fn probed(&self) -> BTreeSet<i32> {
+        self.ports.iter().map(Port::probed).collect()
+    }
+
     /// Whether only its nodes are updated, because the rest of its desired state is invalid: all others have ports.
     pub(crate) fn is_hosts_only(&self) -> bool {
         self.ports.is_empty()
@@ -169,6 +174,12 @@ impl Port {
 }
 
 impl Port {
+    /// The port of the health check.
+    pub(crate) fn probed(&self) -> i32 {
+        // Else it is `traffic-port`.
+        self.health_check.port.parse().unwrap_or(self.node_port)
+    }
+
     /// Names the parts of a plan that are about the port.
     pub(crate) fn key(&self) -> String {
         format!("port {}", self.port)

@@ -55,32 +55,34 @@ pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Re
             answer => drop(answer?),
         }
     }
-    let mut wanted = split(permissions);
-    wanted.sort_by_key(rank);
-    let open = |rules: Vec<Rule>| async move {
-        let (group, permissions) = (group.clone(), join(rules));
+    let mut left = split(permissions);
+    left.sort_by_key(rank);
+    let open = |rules: &[Rule]| {
+        let (group, permissions) = (group.clone(), join(rules.to_vec()));
         let write = Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions });
-        match send(&write, reads).await {
-            Err(error) if super::is_so_already(&write, &error) => Ok(()),
-            answer => answer.map(drop),
+        async move {
+            match send(&write, reads).await {
+                Err(error) if super::is_so_already(&write, &error) => Ok(()),
+                answer => answer.map(drop),
+            }
         }
     };
-    let mut left = Vec::new();
-    let mut last = full;
     let is_refused = |error: &ApiError| error.is(FULL_GROUP) || error.is(&["InvalidPermission.Duplicate"]);
-    for (rules, answer) in split_refused(wanted, is_refused, |_, _| false, open).await {
-        match answer {
-            Ok(()) => {}
-            Err(error) if is_refused(&error) => {
-                left.extend(rules.iter().map(Rule::to_string));
-                last = error;
-            }
+    // One rule shows whether there is any room: most often there is none, at each attempt of each Service.
+    let (mut last, mut count, mut grows) = (full, 1, true);
+    while count > 0 && !left.is_empty() {
+        let (some, rest) = left.split_at(count.min(left.len()));
+        match open(some).await {
+            Ok(()) => left = rest.to_vec(),
+            Err(error) if is_refused(&error) => (last, grows) = (error, false),
             Err(error) => return Err(error.into()),
         }
+        count = if grows { count * 2 } else { count / 2 };
     }
     if left.is_empty() {
         return Ok(());
     }
+    let left: Vec<String> = left.iter().map(Rule::to_string).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
     let error = ProviderError::from(last);
     Err(error

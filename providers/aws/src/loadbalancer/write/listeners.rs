@@ -39,11 +39,13 @@ pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) ->
     refused.map_or(Ok(()), Err)
 }
 
-/// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener.
+/// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener; the
+/// new one, or the former one that is created again, gets the policies.
 pub(super) async fn certificate(
     write: &Write,
     former: &Listener,
     wanted: &Listener,
+    policies: &[String],
     reads: &Reads,
 ) -> Result<(), ProviderError> {
     let error = match send(write, reads).await {
@@ -57,5 +59,9 @@ pub(super) async fn certificate(
     send(&Write::Elb(delete), reads).await?;
     let listeners = vec![wanted.clone()];
     let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
-    create(&Write::Elb(write), std::slice::from_ref(former), reads).await
+    let created = create(&Write::Elb(write), std::slice::from_ref(former), reads).await;
+    let (balancer, port, policies) = (balancer.clone(), *port, policies.to_vec());
+    let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies };
+    let set = send(&Write::Elb(write), reads).await;
+    created.and(set.map(drop).map_err(Into::into))
 }

@@ -10,12 +10,14 @@ mod targets;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
+use super::neighbours;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
 use super::rules::shared::SharedRules;
@@ -61,14 +63,16 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     match (&step.besides, &step.write) {
         (Besides::Shared(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
         (Besides::Users { group, close }, _) => without_users(step, group, close, outputs, reads).await,
-        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
+        (Besides::Listener { former, wanted, policies }, write) => {
+            listeners::certificate(write, former, wanted, policies, reads).await
+        }
         (Besides::Former(former), write) => listeners::create(write, former, reads).await,
         _ => single(step, outputs, reads).await,
     }
 }
 
-/// Gives up a group of the user. Several balancers with the group may be deleted at the same time: the last one closes
-/// its rules.
+/// Gives up a group of the user, or nodes behind it. Several balancers with the group may be deleted at the same time: the
+/// last one closes its rules. And one may get the group since the plan was made.
 async fn without_users(
     step: &Step,
     group: &str,
@@ -78,7 +82,9 @@ async fn without_users(
 ) -> Result<(), ProviderError> {
     let turn = reads.at_nodes.turn().await?;
     let balancer = &step.purpose.balancer;
-    reads.deleted(balancer);
+    if !step.purpose.keeps {
+        reads.deleted(balancer);
+    }
     let is_shared = !reads.shared_groups(&[group.to_owned()].into(), balancer).await?.is_empty();
     if matches!(step.write, Write::Ec2(_)) {
         return if is_shared { Ok(()) } else { single(step, outputs, reads).await };
@@ -109,6 +115,12 @@ async fn at_nodes(
     let _turn = reads.at_nodes.turn().await?;
     let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
     let recent = reads.at_nodes.recent(id);
+    let mut rules = Cow::Borrowed(rules);
+    // Balancers that check the same ports may have come since the plan was made.
+    if found.first().is_some_and(|group| rules.change_now(group, false, &recent).takes_probes_away()) {
+        let found = neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await?;
+        rules = Cow::Owned(rules.among(found));
+    }
     let steps = match found.first() {
         // What is closed then makes room for what is opened, if the group is full.
         Some(group) => {

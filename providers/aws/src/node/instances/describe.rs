@@ -53,11 +53,19 @@ impl Instances {
         Ok(found.into_iter().filter_map(by_id).collect())
     }
 
-    /// Live instances of the cluster by their private DNS names; several per name if EC2 has several.
-    pub(crate) async fn by_names(&self, names: &BTreeSet<String>, ownership: &Ownership) -> Answer<Vec<Arc<Instance>>> {
+    /// Live instances of the cluster by their private DNS names; several per name if EC2 has several. Without a cluster ID,
+    /// those of the VPC: the networks of several VPCs may be the same.
+    pub(crate) async fn by_names(
+        &self,
+        names: &BTreeSet<String>,
+        ownership: &Ownership,
+        vpc: &str,
+    ) -> Answer<Vec<Arc<Instance>>> {
+        let of_vpc = ownership.cluster_key().is_none().then_some(vpc);
         let names: Vec<&String> = names.iter().collect();
         let calls = names.chunks(FILTER_VALUES).map(|some| async move {
             let query = Query::by("private-dns-name", some.iter().copied()).and("instance-state-name", LIVE_STATES);
+            let query = of_vpc.iter().fold(query, |query, vpc| query.and("vpc-id", [*vpc]));
             self.0.instances(&query).await
         });
         let answers = futures::future::try_join_all(calls).await?;

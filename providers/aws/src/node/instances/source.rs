@@ -67,7 +67,7 @@ impl Ec2 {
     }
 
     async fn by_name(&self, names: BTreeSet<String>) -> Answers {
-        let found = self.instances.by_names(&names, &self.ownership).await;
+        let found = self.instances.by_names(&names, &self.ownership, &self.vpc).await;
         answers(names, &found.map(by_name), Wanted::Name)
     }
 

@@ -69,6 +69,24 @@ async fn one_unknown_instance_costs_one_more_call_and_spoils_nobody() {
     assert_eq!(world.calls(), ["DescribeInstances 3 IDs", "DescribeInstances 2 IDs"]);
 }
 
+/// The networks of two VPCs are often the same.
+#[tokio::test(start_paused = true)]
+async fn without_a_cluster_id_an_instance_of_another_vpc_has_no_name_here() {
+    let world = Arc::new(World::with(2));
+    world.instance(2, |instance| {
+        (instance.vpc, instance.private_dns) = ("vpc-2".to_owned(), dns_name(1));
+    });
+    let settings = Settings { ownership: Ownership::untagged(), ..settings() };
+    let lookup = async || {
+        let provider = with(&world, &[], settings.clone());
+        provider.lookup(&[nameless(1)], Aspects::ALL).await.remove(0)
+    };
+    assert_eq!(metadata(&lookup().await).provider_id, format!("aws:///us-west-2a/{}", id(1)));
+    world.ec2(|ec2| ec2.instances.remove(&id(1)));
+    let gone = lookup().await;
+    assert!(matches!(gone, Lookup::Gone(_)), "{gone:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_error_that_names_nobody_is_sorted_out_by_filter() {
     let world = Arc::new(World::with(450));

@@ -11,9 +11,11 @@ use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::plan::security_groups::{delete, own};
-use crate::loadbalancer::step::{Kind, Step};
+use crate::loadbalancer::step::{AFTER_RULES, Besides, Kind, Step};
 
 const GROUPS_PER_BALANCER: usize = 5;
+/// The part of an existing balancer that consists of its groups, their rules, and which of them it has.
+const PART: &str = "security groups";
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -32,9 +34,8 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     let attached = balancer.map(|balancer| &*balancer.security_groups).unwrap_or_default();
     let removal = delete::unneeded(BalancerKind::Classic, desired, attached, &ids, observed, env);
     // A new balancer cannot do without its group.
-    let before =
-        before.into_iter().map(|step| step.part(Kind::Frame, if balancer.is_some() { "own group" } else { "" }));
-    let rules = rules.into_iter().map(|step| step.part(Kind::Rules, "own group").needs(&[Kind::Frame]));
+    let before = before.into_iter().map(|step| step.part(Kind::Frame, if balancer.is_some() { PART } else { "" }));
+    let rules = rules.into_iter().map(|step| step.part(Kind::Rules, PART).needs(&[Kind::Frame]));
     let made = before.chain(rules).collect();
     let change = balancer.and_then(|balancer| change(context, balancer, &ids));
     let revoke = removal.revoke.into_iter().map(|step| step.part(Kind::Release, ""));
@@ -56,17 +57,18 @@ pub(super) struct Change {
 impl Change {
     /// The writes, including those that open the node rules for the new main group. Only the balancer's list of groups
     /// records which rules were opened for groups of the user. So a group is attached from before its rule is opened
-    /// until after it is closed. The balancer reaches the nodes all the time.
+    /// until after it is closed. The balancer reaches the nodes all the time, and no group leaves before the rules for
+    /// clients are open in the others.
     pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
         let Self { both, gradual, close, last } = self;
-        let steps: Vec<Step> = match gradual {
+        let both = both.filter(|_| gradual && !(open.is_empty() && close.is_empty()));
+        let rest: Vec<Step> = match gradual {
             false => std::iter::once(last).chain(open).chain(close).collect(),
-            true => {
-                let first = both.filter(|_| !open.is_empty() || !close.is_empty());
-                first.into_iter().chain(open).chain(close).chain([last]).collect()
-            }
+            true => open.into_iter().chain(close).chain([last]).collect(),
         };
-        steps.into_iter().map(|step| step.part(Kind::Settings, "security groups")).collect()
+        let both = both.map(|step| step.part(Kind::Settings, PART));
+        let rest = rest.into_iter().map(|step| step.part(Kind::Settings, PART).needs(AFTER_RULES));
+        both.into_iter().chain(rest).collect()
     }
 }
 
@@ -94,15 +96,25 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
 /// Closes the node rules of user groups that leave the balancer. Which of them was the main group is not recorded, so
 /// each loses the rule of a main group. Upstream removes all rules that name them.
 fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
-    let Context { desired, observed, env, .. } = context;
+    let Context { observed, env, .. } = context;
     // Managed groups are deleted with all rules that refer to them, and are found by name even after the balancer no
     // longer has them.
-    let name = names::classic_group(&desired.name);
-    let is_managed = |id: &str| observed.groups.get(id).is_some_and(|group| group.name == name);
     let stays = |id: &str| ids.iter().any(|wanted| wanted.known() == Some(id));
     let attached: BTreeSet<&String> = balancer.security_groups.iter().collect();
-    let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(id));
-    leaving.flat_map(|id| delete::revoke_main_group_rule(id, observed, env)).collect()
+    let leaving = attached.into_iter().filter(|id| !stays(id) && !is_managed(context, id));
+    // Another balancer may get the group meanwhile.
+    let close = |id: &String| {
+        let besides = Besides::Users { group: id.clone(), close: Vec::new() };
+        delete::revoke_main_group_rule(id, observed, env)
+            .into_iter()
+            .map(move |step| Step { besides: besides.clone(), ..step })
+    };
+    leaving.flat_map(close).collect()
+}
+
+pub(super) fn is_managed(context: &Context<'_>, id: &str) -> bool {
+    let name = names::classic_group(&context.desired.name);
+    context.observed.groups.get(id).is_some_and(|group| group.name == name)
 }
 
 fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {

@@ -56,7 +56,7 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     let mut steps = Vec::new();
     for former in old.clone() {
         let Some(at) = new.iter().position(|wanted| same_but_certificate(wanted, former)) else { continue };
-        steps.extend(certificate(context, former, new.remove(at)));
+        steps.extend(certificate(context, balancer, former, new.remove(at)));
         old.retain(|listener| listener.port != former.port);
     }
     let (changed, surplus): (Vec<&Listener>, Vec<&Listener>) =
@@ -74,13 +74,15 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     steps
 }
 
-fn certificate(context: &Context<'_>, former: &Listener, wanted: Listener) -> Option<Step> {
+fn certificate(context: &Context<'_>, balancer: &LoadBalancer, former: &Listener, wanted: Listener) -> Option<Step> {
+    let policies = listeners(balancer).find(|(listener, _)| *listener == former);
+    let policies = policies.map(|(_, description)| description.policies.iter().cloned().collect()).unwrap_or_default();
     let (balancer, port, certificate) = (context.name(), wanted.port, wanted.certificate.clone()?);
     let write = ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, certificate: certificate.clone() };
     let id = format!("{}:{port}", context.desired.name);
     let step = Step::new(Verb::Update, "Listener", id, "the annotation names another certificate", Write::Elb(write));
     let step = step.change("certificate", former.certificate.clone(), Some(certificate));
-    let besides = Besides::Listener { former: former.clone(), wanted };
+    let besides = Besides::Listener { former: former.clone(), wanted, policies };
     Some(Step { besides, ..step.part(Kind::Frame, format!("certificate of port {port}")) })
 }
 
@@ -94,13 +96,13 @@ fn delete(context: &Context<'_>, old: &[&Listener]) -> Option<Step> {
     Some(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)))
 }
 
-/// Proxy protocol: one policy for the backend port of each listener. Backend ports without a listener keep their
-/// policies until they are removed. Other policies of a port stay.
+/// Proxy protocol: one policy for the backend port of each listener. Backend ports without a wanted listener lose it with
+/// their listener: one that stays until others serve needs it. Other policies of a port stay.
 pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let nothing = BTreeMap::new();
     let found = existing.map_or(&nothing, |existing| &existing.balancer.backend_policies);
-    let ports = context.classic.listeners.iter().map(|listener| listener.instance_port);
-    let wanted: BTreeSet<i32> = ports.filter(|_| context.classic.proxy_protocol).collect();
+    let ports: BTreeSet<i32> = context.classic.listeners.iter().map(|listener| listener.instance_port).collect();
+    let wanted = if context.classic.proxy_protocol { ports.clone() } else { BTreeSet::new() };
     let has = |port: &i32| found.get(port).is_some_and(|policies| policies.contains(names::PROXY_PROTOCOL_POLICY));
     let on: Vec<i32> = wanted.iter().filter(|port| !has(port)).copied().collect();
     let off: Vec<i32> = found.keys().filter(|port| has(port) && !wanted.contains(port)).copied().collect();
@@ -122,7 +124,10 @@ pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::
         let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
         let reason = if is_on { "the annotation requires it" } else { "no annotation requires it any more" };
         let step = context.step(Verb::Update, "LoadBalancer", reason, write).risk(Risk::Brief);
-        let step = step.part(Kind::Settings, PROXY_PROTOCOL_TYPE);
+        let step = match ports.contains(&port) {
+            true => step.part(Kind::Settings, PROXY_PROTOCOL_TYPE),
+            false => step.part(Kind::Retire, ""),
+        };
         let field = format!("proxy protocol on node port {port}");
         steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
     }
@@ -132,6 +137,9 @@ pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::
 /// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep their policies.
 pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
+    if existing.is_some_and(|existing| existing.policies.is_none()) {
+        return Vec::new();
+    }
     let name = names::ssl_policy(reference);
     let nothing = BTreeSet::new();
     let mut lacking = tls_listeners(context, existing, &nothing);
@@ -170,7 +178,9 @@ fn tls_listeners<'a>(
         true => found.into_iter().map(|(listener, description)| (listener, &description.policies)).collect(),
         false => {
             let policies = |wanted: &Listener| {
-                found.iter().find(|(listener, _)| same(listener, wanted)).map(|(_, description)| &description.policies)
+                // With another certificate, a listener keeps its policies.
+                let found = found.iter().find(|(listener, _)| same_but_certificate(listener, wanted));
+                found.map(|(_, description)| &description.policies)
             };
             context.classic.listeners.iter().map(|wanted| (wanted, policies(wanted).unwrap_or(nothing))).collect()
         }
@@ -181,7 +191,7 @@ fn tls_listeners<'a>(
 }
 
 fn known(existing: Option<&observed::Classic>) -> &[Policy] {
-    existing.map(|existing| &*existing.policies).unwrap_or_default()
+    existing.and_then(|existing| existing.policies.as_deref()).unwrap_or_default()
 }
 
 /// Creates a policy that the balancer does not have yet.

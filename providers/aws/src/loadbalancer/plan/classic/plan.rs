@@ -11,7 +11,7 @@ use crate::loadbalancer::claim;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::plan::security_groups::nodes;
-use crate::loadbalancer::step::{Kind, Planned, Step, scheme};
+use crate::loadbalancer::step::{Besides, Kind, Planned, Step, scheme};
 use crate::loadbalancer::wanted::{Classic, Wanted};
 
 /// The writes from the observed to the desired balancer.
@@ -114,7 +114,9 @@ fn update(context: &Context<'_>, existing: &observed::Classic) -> Planned {
     planned.steps.extend(listeners::proxy_protocol(context, Some(existing)));
     planned.steps.extend(listeners::ssl_policies(context, Some(existing)));
     planned.steps.extend(settings::tags(context, existing));
-    planned.steps.extend(settings::attributes(context, Some(&existing.attributes)));
+    if let Some(attributes) = &existing.attributes {
+        planned.steps.extend(settings::attributes(context, Some(attributes)));
+    }
     planned.steps.extend(settings::health_check(context, balancer.health_check.as_ref()));
     planned.steps.extend(last);
     planned
@@ -144,14 +146,18 @@ fn node_rules(context: &Context<'_>, ids: &[Id]) -> nodes::ClassicRules {
     let Context { desired, classic, observed, env } = context;
     let main = nodes::main_group(ids, desired, observed, env).filter(|_| !env.node_groups_untouched);
     let Some(main) = main else { return nodes::ClassicRules::default() };
-    let groups = nodes::groups(&classic.common, observed, env);
-    let mut rules = nodes::classic(main, groups, observed, env);
+    let of_nodes = nodes::groups(&classic.common, observed, env);
+    let mut rules = nodes::classic(main, of_nodes, observed, env);
     let of_group = |step: Step| {
         let of = step.summary.id.clone();
         step.part(Kind::Rules, of).needs(&[Kind::Frame])
     };
     rules.open = rules.open.into_iter().map(of_group).collect();
-    rules.close = rules.close.into_iter().map(|step| step.part(Kind::Release, "")).collect();
+    // Another balancer may get a group of the user meanwhile.
+    let user = main.known().filter(|id| !groups::is_managed(context, id)).map(str::to_owned);
+    let besides = user.map_or(Besides::Nothing, |group| Besides::Users { group, close: Vec::new() });
+    let close = |step: Step| Step { besides: besides.clone(), ..step.part(Kind::Release, "") };
+    rules.close = rules.close.into_iter().map(close).collect();
     rules
 }
 

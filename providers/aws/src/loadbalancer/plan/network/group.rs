@@ -177,15 +177,16 @@ fn health_check(port: &Port, found: &TargetGroup) -> Option<Step> {
     (!step.summary.changes.is_empty()).then_some(step)
 }
 
-/// Sends the annotated attributes that differ, of those that AWS reports.
+/// Sends the annotated attributes that differ, of those that AWS reports; nothing if they could not be read.
 fn attributes(context: &Context<'_>, chosen: &Chosen<'_>) -> Option<Step> {
     let wanted = context.network.target_group_attributes.as_ref()?;
-    let found = chosen.found.map(|found| found.attributes.as_ref());
+    let found = match chosen.found {
+        Some(found) => Some(found.attributes.as_ref()?),
+        None => None,
+    };
     let is = |key: &str| match found {
         // AWS does not report attributes that the group does not support.
-        Some(Some(attributes)) => attributes.get(key).cloned(),
-        // Not read: sent anyway, which is harmless if equal.
-        Some(None) => Some(String::new()),
+        Some(attributes) => attributes.get(key).cloned(),
         // A new group has AWS's defaults.
         None => Some((key == "preserve_client_ip.enabled").to_string()),
     };

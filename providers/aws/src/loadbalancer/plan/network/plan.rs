@@ -11,16 +11,16 @@ use crate::client::write::ElbV2Write;
 use crate::loadbalancer::claim;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
-use crate::loadbalancer::step::{Kind, Planned, Step, scheme};
+use crate::loadbalancer::step::{AFTER_RULES, Kind, Planned, Step, scheme};
 use crate::loadbalancer::wanted::network::LOGS;
 use crate::loadbalancer::wanted::{Network, Wanted};
 
 /// The writes from the observed to the desired balancer.
 ///
-/// The order keeps traffic flowing and lets a later plan complete any prefix: groups and rules are opened first, a
-/// target group is filled before a listener forwards to it, the listener leaves the old group before that is deleted,
-/// and rules are closed last. New objects carry the ownership tags from their creation, so that a later plan finds
-/// them.
+/// The order keeps traffic flowing and lets a later plan complete any prefix: groups and rules are opened first (those of
+/// the nodes once the balancer exists), a target group is filled before a listener forwards to it, the listener leaves
+/// the old group before that is deleted, and rules are closed last. New objects carry the ownership tags from their
+/// creation, so that a later plan finds them.
 ///
 /// With [`Network::is_hosts_only`], only targets are updated.
 pub(crate) fn plan(
@@ -66,12 +66,19 @@ pub(crate) fn plan(
     };
     match (security, context.existing()) {
         (Ok(security), existing) => {
-            let Security { wanted, open, close: later, findings, errors } = security;
+            let Security { wanted, open, at_nodes, close: later, findings, errors } = security;
             planned.extend(Planned { steps: open, findings, errors });
             close = later;
             match existing {
-                Some(existing) => planned.steps.extend(set_groups(&context, existing, wanted)),
-                None => planned.steps.push(create(&context, &current, wanted)?.part(Kind::Frame, "")),
+                Some(existing) => {
+                    planned.steps.extend(at_nodes);
+                    planned.steps.extend(set_groups(&context, existing, wanted));
+                }
+                // The nodes are not opened for a balancer that AWS refuses.
+                None => {
+                    planned.steps.push(create(&context, &current, wanted)?.part(Kind::Frame, ""));
+                    planned.steps.extend(at_nodes);
+                }
             }
         }
         (Err(error), Some(_)) => planned.errors.push(error),
@@ -123,7 +130,8 @@ fn mapping_text(mapping: &SubnetMapping) -> String {
     address.map_or_else(|| mapping.subnet.clone(), |address| format!("{} ({address})", mapping.subnet))
 }
 
-/// AWS refuses these only after rules were opened. An existing balancer keeps its addresses, so they do not matter to it.
+/// AWS refuses these only after a managed group was created. An existing balancer keeps its addresses, so they do not
+/// matter to it.
 fn check_addresses(network: &Network) -> Result<(), ProviderError> {
     let Network { common, allocations, private_ipv4, .. } = network;
     let refuse = |key: &str, given: &[String], message: String| {
@@ -172,14 +180,18 @@ fn set_groups(context: &Context<'_>, existing: &observed::Network, wanted: Vec<I
         step(Verb::Update, "LoadBalancer", &context.desired.name, "other security groups are wanted", write)
             .change("security groups", Some(before.join(" ")), Some(after.join(" ")))
             .risk(Risk::Brief)
-            .part(Kind::Settings, "security groups"),
+            .part(Kind::Settings, security::PART)
+            .needs(AFTER_RULES),
     )
 }
 
 /// Sends the balancer attributes that differ: those of access logs, or the others. A new balancer has AWS's defaults.
 fn attributes(context: &Context<'_>, is_of_logs: bool) -> Option<Step> {
     let wanted = &context.network.attributes;
-    let found = context.existing().map(|existing| &existing.attributes);
+    let found = match context.existing() {
+        Some(existing) => Some(existing.attributes.as_ref()?),
+        None => None,
+    };
     let is = |key: &str| match found {
         Some(found) => found.get(key).cloned().unwrap_or_default(),
         None if key.ends_with(".enabled") => "false".to_owned(),

@@ -14,12 +14,17 @@ use crate::loadbalancer::rules::{Rule, split};
 use crate::loadbalancer::step::{Besides, Kind, Step};
 use crate::loadbalancer::wanted::{Network, Port};
 
+/// The part of an existing balancer that consists of its groups, their rules, and which of them it has.
+pub(super) const PART: &str = "security groups";
+
 #[derive(Debug, Default)]
 pub(super) struct Security {
     /// The groups of the balancer, in order; empty if it has none.
     pub(super) wanted: Vec<Id>,
-    /// Before the balancer is changed: groups created, rules opened.
+    /// Before the balancer is changed: its groups created, their rules opened.
     pub(super) open: Vec<Step>,
+    /// Rules opened in the groups of the nodes, before a listener is changed.
+    pub(super) at_nodes: Vec<Step>,
     /// After its listeners are changed: rules closed, groups deleted.
     pub(super) close: Vec<Step>,
     pub(super) findings: Vec<Finding>,
@@ -31,32 +36,27 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
     let Context { desired, network, observed, env, .. } = *context;
     let own::Groups { ids, before, rules } = own::network(desired, network, observed, env)?;
     let subnets: BTreeSet<String> = current.iter().cloned().collect();
-    let nodes::NetworkRules { steps: at_nodes, findings, errors } =
+    let nodes::NetworkRules { steps: of_nodes, findings, errors } =
         nodes::network(desired, Some((network, &subnets)), observed, env);
     let attached = context.existing().map(|existing| &*existing.balancer.security_groups).unwrap_or_default();
     let unneeded = delete::unneeded(BalancerKind::Network, desired, attached, &ids, observed, env);
 
-    let frame = if context.existing().is_some() { "own group" } else { "" };
+    let frame = if context.existing().is_some() { PART } else { "" };
     let mut open: Vec<Step> = before.into_iter().map(|step| step.part(Kind::Frame, frame)).collect();
-    let mut close = Vec::new();
-    let rules = rules.into_iter().flat_map(|step| by_port(network, step));
-    let of_nodes = |step: Step| {
+    let own = rules.into_iter().flat_map(|step| by_port(network, step));
+    let own = own.map(|(step, narrows)| (step.part(Kind::Rules, PART).needs(&[Kind::Frame]), narrows));
+    let of_nodes = of_nodes.into_iter().map(|step| {
         let narrows = matches!(&step.besides, Besides::Shared(rules) if rules.keeps_ports);
-        (step, narrows)
-    };
-    for (step, narrows) in rules.chain(at_nodes.into_iter().map(of_nodes)) {
-        match opens(&step) {
-            true => open.push(of_group(Kind::Rules, step)),
-            // The balancer keeps the ports: nothing else needs the rules.
-            false if narrows => close.push(of_group(Kind::Rules, step)),
-            // What could not be changed may still need them.
-            false => close.push(step.part(Kind::Release, "")),
-        }
-    }
+        (of_group(Kind::Rules, step), narrows)
+    });
+    let (own, mut close) = divide(own);
+    let (at_nodes, later) = divide(of_nodes);
+    open.extend(own);
+    close.extend(later);
     close.extend(unneeded.revoke.into_iter().map(|step| step.part(Kind::Release, "")));
     close.extend(unneeded.delete);
     let findings = findings.into_iter().chain(unneeded.findings).collect();
-    Ok(Security { wanted: ids, open, close, findings, errors })
+    Ok(Security { wanted: ids, open, at_nodes, close, findings, errors })
 }
 
 /// The rules of each group are a part.
@@ -65,8 +65,14 @@ pub(super) fn of_group(kind: Kind, step: Step) -> Step {
     step.part(kind, of).needs(&[Kind::Frame])
 }
 
-fn opens(step: &Step) -> bool {
-    matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
+/// Divides steps into those that open rules and those that close some. The second of a pair is whether the balancer keeps
+/// the ports of what is closed: then nothing else needs it. Otherwise, what could not be changed may still need it.
+fn divide(steps: impl Iterator<Item = (Step, bool)>) -> (Vec<Step>, Vec<Step>) {
+    let opens = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }));
+    let (open, close): (Vec<_>, Vec<_>) = steps.partition(|(step, _)| opens(step));
+    let released = |step: Step| Step { needs: None, ..step.part(Kind::Release, "") };
+    let close = close.into_iter().map(|(step, narrows)| if narrows { step } else { released(step) });
+    (open.into_iter().map(|(step, _)| step).collect(), close.collect())
 }
 
 /// Divides the closing of rules of the balancer's own group: those of ports that it keeps, of which only the sources

@@ -19,7 +19,6 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::shared::{CLIENT, HEALTH, SharedRules};
 use crate::loadbalancer::rules::{Rule, peer, split};
 use crate::loadbalancer::step::{Besides, Step};
-use crate::loadbalancer::wanted::network::TRAFFIC_PORT;
 use crate::loadbalancer::wanted::{Common, Goal, Network, Wanted, first_few};
 
 #[derive(Debug, Clone, Default)]
@@ -251,19 +250,13 @@ fn network_goal(
         cidrs.insert(subnet.cidr.clone());
     }
     cidrs.remove("");
-    Ok((network_rules(&desired.name, network, &cidrs)?, groups))
+    Ok((network_rules(&desired.name, network, &cidrs), groups))
 }
 
-fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Result<Vec<Rule>, ProviderError> {
-    let mut clients = BTreeSet::new();
-    let mut probed = BTreeSet::new();
-    for port in &network.ports {
-        clients.insert((transport(&port.traffic_protocol), port.node_port));
-        probed.insert(match &*port.health_check.port {
-            TRAFFIC_PORT => port.node_port,
-            number => number.parse().map_err(|_| ProviderError::bug(format!("{number:?} is no health-check port")))?,
-        });
-    }
+fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Vec<Rule> {
+    let clients = network.ports.iter().map(|port| (transport(&port.traffic_protocol), port.node_port));
+    let clients: BTreeSet<(&str, i32)> = clients.collect();
+    let probed = network.probed();
     let ranges: Vec<Peer> = network.common.source_ranges.iter().map(peer).collect();
     // A client rule for 0.0.0.0/0 allows the health checks too.
     let world = matches!(&*ranges, [Peer::Ipv4(cidr)] if cidr == "0.0.0.0/0");
@@ -279,5 +272,5 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
         let peers = ranges.iter().cloned();
         rules.extend(peers.map(|peer| Rule::port(protocol, port, peer).described(&format!("{CLIENT}={balancer}"))));
     }
-    Ok(rules)
+    rules
 }

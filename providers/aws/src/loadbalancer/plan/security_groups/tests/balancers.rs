@@ -28,7 +28,7 @@ fn current(groups: &[&str]) -> Observed {
     };
     let network = observed::Network {
         balancer,
-        attributes: elbv2::Attributes::new(),
+        attributes: Some(elbv2::Attributes::new()),
         listeners: Vec::new(),
         target_groups: Vec::new(),
         tags: Marks::Read(member("owned")),
