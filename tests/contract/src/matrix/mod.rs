@@ -277,6 +277,8 @@ words! {
         Members "members",
         /// The answer about the hit one contains its status if its address exists.
         Status "status",
+        /// No other address is published than the one before the fault and the one in the end.
+        Published "published",
         /// An answer without an error is true.
         True "true",
         /// The error names the reason.

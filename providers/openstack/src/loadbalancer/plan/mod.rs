@@ -34,7 +34,7 @@ mod replace;
 
 use bodies::{Changed, Fields, tag_change};
 use findings::children_in_error;
-pub(crate) use findings::namesake;
+pub(crate) use findings::{FORCED_INTERNAL, namesake};
 
 /// The reason of the event about a balancer that may be another cluster's.
 pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
