@@ -617,7 +617,9 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
         below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
-            below.members |= item.hosts.health_check_port.is_some();
+            // Another program may have left members with the health check port of a former monitor.
+            let is_of_others = !item.published.is_empty() && !item.has_matched();
+            below.members |= item.hosts.health_check_port.is_some() || is_of_others;
             below.monitors = true;
         }
     }

@@ -19,6 +19,8 @@ ccm_test_openstack::cases! { [crate::scene]
         session_affinity_changes_the_pool,
         a_monitor_keeps_its_name_when_the_port_in_front_goes,
         nodes_come_and_go,
+        members_and_their_monitor_change_together,
+        members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
         a_refused_protocol_takes_nothing_away,
         a_change_in_the_second_of_our_own_is_noticed,
         a_change_between_our_own_is_noticed,
@@ -104,6 +106,50 @@ async fn members_lose_the_health_check_port_with_the_local_policy(scene: &mut Sc
         scene.is_steady(&mut web).await;
         scene.delete(&mut web).await;
     }
+}
+
+/// A monitor without its members' port, or with that of another one, takes all of them out of service.
+async fn members_and_their_monitor_change_together(scene: &mut Scene) {
+    for serial in [false, true] {
+        let serial = format!("provider-requires-serial-api-calls = {serial}");
+        scene.configure(&format!("[LoadBalancer]\ncreate-monitor = true\n{serial}\n")).await;
+        let mut web = web();
+        for (policy, port, kind) in [("Local", 32000, "HTTP"), ("Cluster", 0, "TCP")] {
+            if policy == "Local" {
+                scene.ensure(&mut web).await;
+            }
+            let before = scene.monitors().await[0]["type"].clone();
+            (web.spec.external_traffic_policy, web.spec.health_check_node_port) = (policy.to_owned(), port);
+            let fault = Fault::Code { status: 500, code: String::new(), message: "down".to_owned() };
+            let rule = Rule { mutating: Some(true), ..Rule::every(fault).on("load-balancer", "loadbalancer_member*") };
+            scene.simulation().fault(rule);
+            scene.refused(&mut web).await;
+            scene.simulation().faults(Faults::clear);
+            assert_eq!(scene.monitors().await[0]["type"], before, "{policy}");
+            scene.ensure(&mut web).await;
+            let wanted = if port == 0 { Value::Null } else { json!(port) };
+            assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == wanted), "{policy}");
+            assert_eq!(scene.monitors().await[0]["type"], kind);
+            scene.is_steady(&mut web).await;
+        }
+        scene.delete(&mut web).await;
+    }
+}
+
+async fn members_that_an_earlier_program_left_with_a_health_check_port_lose_it(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for member in scene.whole_members().await {
+        scene.simulation().world(|world| world.row_mut("member", id(&member)).unwrap().set("monitor_port", 32000));
+    }
+    forget(&mut web);
+    scene.restart().await;
+    scene.ensure(&mut web).await;
+    let members = scene.whole_members().await;
+    assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
 }
 
 async fn an_update_of_nodes_is_no_end_of_a_change_that_failed(scene: &mut Scene) {
