@@ -509,7 +509,7 @@ impl Reads {
         // A balancer that matches its record had no group when it was recorded.
         let may_be_left = match item.action {
             ServiceAction::Delete => true,
-            ServiceAction::Ensure => observed.is_read(place),
+            ServiceAction::Ensure => observed.balancer(place).is_some_and(|balancer| !balancer.is_unread),
             ServiceAction::UpdateHosts => false,
         };
         if managed.is_none() && !may_be_left {

@@ -159,9 +159,7 @@ impl Draft<'_> {
         self.warn_about_checks(settings);
         let Some(balancer) = self.observed.balancer(self.place) else {
             self.must_be_read()?;
-            if let Some(problem) = self.observed.group_problems.get(&self.place) {
-                return Err(problem.clone());
-            }
+            self.group_must_be_read()?;
             if let Some(problem) = self.observed.bad_certificates.get(&self.place) {
                 return Err(refused(problem.clone()));
             }
