@@ -451,6 +451,8 @@ impl Reads {
                     places.problem = Some(format!("floating IP subnet {:?} does not exist; {fix}", floating.subnet));
                 }
             }
+        } else if floating.problem.is_some() && floating.address.is_empty() {
+            places.problem.clone_from(&floating.problem);
         } else if (!floating.pattern.is_empty() || !floating.tags.is_empty()) && floating.address.is_empty() {
             let query = Query::default().with("network_id", &network);
             let query = match tag_query(&floating.tags) {
