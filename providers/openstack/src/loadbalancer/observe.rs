@@ -529,7 +529,7 @@ impl Reads {
         let mut group = Group { group: existing, with_group: with_group.unwrap_or_default(), ..Group::default() };
         if let Some(hosts) = managed {
             let servers = hosts.members.iter().filter_map(|member| member.server.clone()).collect();
-            let unknown = hosts.members.iter().find(|member| member.server.is_none());
+            let unknown = hosts.members.iter().find(|member| member.server.is_none() && !member.is_elsewhere);
             group.unknown_node = unknown.map(|member| member.node.clone());
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();

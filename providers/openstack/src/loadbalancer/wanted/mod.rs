@@ -255,9 +255,12 @@ pub(crate) struct Publish {
 pub(crate) struct Target {
     pub(crate) node: String,
     pub(crate) address: String,
-    /// `None`: the node has no provider ID yet.
+    /// `None`: the node has no provider ID yet, or that of no server here.
     #[serde(skip)]
     pub(crate) server: Option<ServerId>,
+    /// Its machine is in another cloud or region: it has no ports here.
+    #[serde(skip)]
+    pub(crate) is_elsewhere: bool,
 }
 
 /// The sources of settings: the annotations of a Service, its class and the configuration.
