@@ -91,6 +91,8 @@ struct Cloud {
     reported: Mutex<BTreeMap<String, BTreeMap<Event, std::time::Instant>>>,
     /// Since when balancers are busy with changes, by ID.
     busy: Mutex<BTreeMap<String, std::time::Instant>>,
+    /// The Services whose last ensure met an exhausted quota.
+    short: Mutex<BTreeSet<String>>,
     /// Records of matching balancers that are not on their Services yet; see [`applied`].
     records: Mutex<BTreeMap<String, String>>,
 }
@@ -111,6 +113,7 @@ impl Balancers {
             metrics,
             reported: Mutex::default(),
             busy: Mutex::default(),
+            short: Mutex::default(),
             records: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
@@ -256,6 +259,8 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
+        let is_short = |item: &Item| lock(&cloud.short).contains(&item.key);
+        observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);
         Ok(observed)
     }
@@ -375,6 +380,13 @@ impl BalancerCloud for Balancers {
         let Some(item) = reached.wanted.items.get(&place) else { return Notes::default() };
         let mut notes = Notes::default();
         self.settle(reached, item);
+        if let Some(cloud) = self.cloud.as_ref().filter(|_| item.action != ServiceAction::UpdateHosts) {
+            let mut short = lock(&cloud.short);
+            match outputs.is_short(place) {
+                true => drop(short.insert(item.key.clone())),
+                false => drop(short.remove(&item.key)),
+            }
+        }
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);

@@ -21,6 +21,8 @@ ccm_test_openstack::cases! { [crate::scene]
         nodes_come_and_go,
         members_and_their_monitor_change_together,
         members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
+        a_port_is_served_until_its_successor_is,
+        at_a_full_quota_the_former_port_goes_first,
         a_refused_protocol_takes_nothing_away,
         a_change_in_the_second_of_our_own_is_noticed,
         a_change_between_our_own_is_noticed,
@@ -150,6 +152,51 @@ async fn members_that_an_earlier_program_left_with_a_health_check_port_lose_it(s
     assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
     let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
     assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
+}
+
+/// The creations and deletions of listeners since a mark.
+fn on_listeners(scene: &Scene, mark: u64) -> Vec<String> {
+    scene.simulation().ledger(|ledger| {
+        let actions = ledger.since(mark).filter_map(|entry| entry.action.strip_prefix("loadbalancer_listener_"));
+        actions.filter(|verb| ["create", "delete"].contains(verb)).map(str::to_owned).collect()
+    })
+}
+
+async fn a_port_is_served_until_its_successor_is(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    web.spec.ports = service("web", &[(8080, 30080)], json!({})).spec.ports;
+    for action in ["loadbalancer_listener_create", "loadbalancer_members_update"] {
+        let fault = Fault::Code { status: 500, code: String::new(), message: "down".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", action));
+        scene.refused(&mut web).await;
+        scene.simulation().faults(Faults::clear);
+        let left = (scene.listener().await["protocol_port"].clone(), scene.members().await.len());
+        assert_eq!(left, (json!(80), 3), "{action}");
+    }
+    scene.ensure(&mut web).await;
+    assert_eq!((&scene.listener().await["protocol_port"], scene.pools().await.len()), (&json!(8080), 1));
+    scene.is_steady(&mut web).await;
+    web.spec.ports = service("web", &[(9090, 30080)], json!({})).spec.ports;
+    let mark = scene.simulation().mark();
+    scene.ensure(&mut web).await;
+    assert_eq!(on_listeners(scene, mark), ["create", "delete"]);
+}
+
+async fn at_a_full_quota_the_former_port_goes_first(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    web.spec.ports = service("web", &[(8080, 30080)], json!({})).spec.ports;
+    let message = "Quota has been met for resources: Listener".to_owned();
+    let quota = Fault::Code { status: 403, code: String::new(), message };
+    scene.simulation().fault(Rule::every(quota).on("load-balancer", "loadbalancer_listener_create"));
+    scene.refused(&mut web).await;
+    assert_eq!(scene.listener().await["protocol_port"], 80);
+    scene.simulation().faults(Faults::clear);
+    let mark = scene.simulation().mark();
+    scene.ensure(&mut web).await;
+    assert_eq!(on_listeners(scene, mark), ["delete", "create"]);
+    scene.is_steady(&mut web).await;
 }
 
 async fn an_update_of_nodes_is_no_end_of_a_change_that_failed(scene: &mut Scene) {
