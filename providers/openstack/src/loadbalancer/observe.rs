@@ -12,6 +12,7 @@ use std::time::Duration;
 use ccm_kit::batch::{Batcher, Limits};
 use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Stamped, lock};
+use ccm_provider::deadline::{READ_DEADLINE, within};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
@@ -36,6 +37,8 @@ use crate::node::ports::NodePorts;
 const VERSION_AGE: Duration = Duration::from_secs(3600);
 /// After a failure, the version is not read again for this time.
 const VERSION_AGAIN: Duration = Duration::from_secs(60);
+/// Parts that cannot be read in this time count as unread: the whole observation has [`READ_DEADLINE`].
+const PARTS_DEADLINE: Duration = READ_DEADLINE.saturating_sub(Duration::from_secs(30));
 /// External networks and their subnets rarely change.
 const NETWORKS_AGE: Duration = Duration::from_secs(300);
 /// Maximum number of nodes tried to find a subnet.
@@ -141,9 +144,10 @@ impl Reads {
         }
         for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
-            if let Err(error) = self.read_below(balancer, &whole).await {
+            let read = self.read_below(balancer, &whole).map(|read| read.map_err(ProviderError::from));
+            if let Err(error) = within("reading the parts of the load balancer", PARTS_DEADLINE, read).await {
                 let users = observed.balancer_of.iter().filter(|(_, used)| **used == id);
-                observed.unread.extend(users.map(|(place, _)| (*place, error.clone().into())));
+                observed.unread.extend(users.map(|(place, _)| (*place, error.clone())));
             }
         }
         for (place, item) in &wanted.items {

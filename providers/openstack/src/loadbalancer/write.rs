@@ -354,7 +354,15 @@ impl Writer {
         scope: &Scope,
     ) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
-        self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await?;
+        if let Err(error) = self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await {
+            // Octavia says only that it has children; its status does not show pools without a listener.
+            let pools = self.client.pools(id).await.unwrap_or_default();
+            let failed = pools.iter().filter(|pool| pool.provisioning_status == ERROR);
+            return Err(match failed.map(|pool| format!("pool {}", pool.name)).collect::<Vec<_>>() {
+                failed if failed.is_empty() => error,
+                failed => driver_failed(id, &failed),
+            });
+        }
         lock(&self.pace).forget(id);
         scope.waiting(self.until_gone(id)).await?
     }

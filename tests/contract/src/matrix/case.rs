@@ -287,7 +287,7 @@ impl Run<'_> {
         }
         let is_ensured = actions.get(HIT) == Some(&Some(ServiceAction::Ensure));
         // After a lost answer, only the next pass sees what was created.
-        let is_seen = had_frame || case.trouble != Trouble::Lost;
+        let is_seen = had_frame || case.trouble != Trouble::Lost && !cloud.shows_frame(&case.operation.name);
         // An answer without a status leaves the one that an earlier pass has published.
         let is_published = !hit.status.load_balancer.ingress.is_empty();
         if is_ensured && is_seen && cloud.has_frame(hit) {

@@ -80,6 +80,12 @@ pub trait MatrixCloud: Send + Sync {
     /// Whether clients can reach the load balancer of a Service: its address exists.
     fn has_frame(&self, service: &Service) -> bool;
 
+    /// Whether only this read shows that a new load balancer is ready. Until it succeeds, its address is not published.
+    fn shows_frame(&self, operation: &str) -> bool {
+        let _ = operation;
+        false
+    }
+
     /// The members of each pool of a Service.
     fn members(&self, service: &Service) -> Vec<BTreeSet<String>>;
 
