@@ -67,6 +67,8 @@ pub struct Step<W> {
     pub part: Part,
     /// The kinds of parts without which it is not executed.
     pub needs: &'static [Kind],
+    /// Whether it needs those of all ports: it removes what serves until its successor does.
+    pub needs_all: bool,
     /// For clouds that change objects concurrently: a step begins when all steps of its items with a smaller stage have
     /// ended. `None`: steps run one after the other.
     pub stage: Option<u32>,
@@ -192,6 +194,7 @@ impl<W> Step<W> {
             after: BTreeSet::new(),
             part,
             needs,
+            needs_all: false,
             stage: None,
             optional: false,
             instead: None,
@@ -281,7 +284,7 @@ impl<W> Step<W> {
         if *part == self.part {
             return true;
         }
-        let is_whole = self.part.of.is_empty() && self.part.kind >= Kind::Retire;
+        let is_whole = self.needs_all || self.part.of.is_empty() && self.part.kind >= Kind::Retire;
         self.needs.contains(&part.kind) && (part.of.is_empty() || part.of == self.part.of || is_whole)
     }
 }

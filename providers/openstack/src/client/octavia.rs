@@ -13,6 +13,8 @@ use super::{ApiError, Client, Query, null};
 
 /// `provisioning_status` of an object that can be changed.
 pub(crate) const ACTIVE: &str = "ACTIVE";
+/// `provisioning_status` of an object that is being created.
+pub(crate) const PENDING_CREATE: &str = "PENDING_CREATE";
 /// `provisioning_status` of an object whose last change failed.
 pub(crate) const ERROR: &str = "ERROR";
 

@@ -19,7 +19,7 @@ use ccm_provider::{
 use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
 use crate::client::metrics::Metrics;
-use crate::client::octavia::{ERROR, LoadBalancer};
+use crate::client::octavia::{ERROR, LoadBalancer, PENDING_CREATE};
 use crate::node::ports::NodePorts;
 
 mod applied;
@@ -91,6 +91,8 @@ struct Cloud {
     reported: Mutex<BTreeMap<String, BTreeMap<Event, std::time::Instant>>>,
     /// Since when balancers are busy with changes, by ID.
     busy: Mutex<BTreeMap<String, std::time::Instant>>,
+    /// The Services whose last ensure met an exhausted quota.
+    short: Mutex<BTreeSet<String>>,
     /// Records of matching balancers that are not on their Services yet; see [`applied`].
     records: Mutex<BTreeMap<String, String>>,
 }
@@ -111,6 +113,7 @@ impl Balancers {
             metrics,
             reported: Mutex::default(),
             busy: Mutex::default(),
+            short: Mutex::default(),
             records: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
@@ -256,6 +259,8 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
+        let is_short = |item: &Item| lock(&cloud.short).contains(&item.key);
+        observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);
         Ok(observed)
     }
@@ -351,24 +356,19 @@ impl BalancerCloud for Balancers {
         }
     }
 
+    /// `None`: what is published stays.
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let (observed, place) = (reached.observed, reached.place);
         let item = reached.wanted.items.get(&place)?;
-        let is_internal = item.settings.as_ref().is_some_and(|settings| settings.is_internal);
-        if observed.unread.contains_key(&place) && !is_internal && observed.floating_ip_of(place).is_none() {
-            // What is published stays until its absence is seen.
-            return Some(reached.service.status.load_balancer.clone()).filter(|status| !status.ingress.is_empty());
-        }
-        // After a change of the address, reads may still show the previous one.
-        let is_hidden = observed.hidden.contains(&place) && observed.floating_ip_of(place).is_none();
-        let is_late = item.action == ServiceAction::Ensure
-            && (is_hidden
-                || reached.steps().any(|step| step.write.changes_address() && step.part.kind != Kind::Retire));
+        let is_known = match item.action {
+            // No floating IP was read.
+            ServiceAction::UpdateHosts => false,
+            ServiceAction::Ensure => is_address_known(reached, item),
+            ServiceAction::Delete => true,
+        };
         let is_user = claim(observed, place, item).is_user();
-        let address = address(observed, place).filter(|_| is_user && !is_late)?;
+        let address = address(observed, place).filter(|_| is_user && is_known)?;
         let ingress = match &item.settings {
-            // The form of the address is one of the refused settings.
-            None if item.action == ServiceAction::UpdateHosts => return None,
             None => LoadBalancerIngress { ip: address, ..LoadBalancerIngress::default() },
             Some(settings) => settings.publish.ingress(address, settings.proxy_protocol.is_some()),
         };
@@ -380,6 +380,13 @@ impl BalancerCloud for Balancers {
         let Some(item) = reached.wanted.items.get(&place) else { return Notes::default() };
         let mut notes = Notes::default();
         self.settle(reached, item);
+        if let Some(cloud) = self.cloud.as_ref().filter(|_| item.action != ServiceAction::UpdateHosts) {
+            let mut short = lock(&cloud.short);
+            match outputs.is_short(place) {
+                true => drop(short.insert(item.key.clone())),
+                false => drop(short.remove(&item.key)),
+            }
+        }
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
@@ -471,6 +478,28 @@ fn failure<'r>(reached: &'r Reached<'_, Balancers>) -> Option<&'r ProviderError>
     let is_unsettled = observed.unsettled.contains(&place) && !observed.hidden.contains(&place);
     let is_late = |error: &&ProviderError| is_unsettled && settling::is_not_shown(error);
     reached.left.failed.get(&place).filter(|error| !is_late(error))
+}
+
+/// Whether an ensure has come to the address that clients get.
+fn is_address_known(reached: &Reached<'_, Balancers>, item: &Item) -> bool {
+    let (observed, place) = (reached.observed, reached.place);
+    let (Some(balancer), Some(settings)) = (observed.balancer(place), &item.settings) else { return false };
+    // A balancer that fails before it has an address is made again.
+    if [PENDING_CREATE, ERROR].contains(&&*balancer.lb.provisioning_status) {
+        return false;
+    }
+    // After a change of the address, reads may still show the previous one.
+    if reached.steps().any(|step| step.write.changes_address() && step.part.kind != Kind::Retire) {
+        return false;
+    }
+    if observed.floating_ip_of(place).is_some() {
+        return true;
+    }
+    // Without a floating IP, that of the balancer is the one of a Service that needs none, or cannot have one.
+    let is_inside =
+        |finding: &Finding| finding.key == plan::FORCED_INTERNAL && finding.value.as_ref() == Some(&item.key);
+    let needs_none = settings.is_internal || balancer.lb.vip_address.contains(':');
+    !observed.hidden.contains(&place) && (needs_none || reached.left.findings.iter().any(is_inside))
 }
 
 /// The address for clients: the floating IP, else that of the balancer.

@@ -46,6 +46,9 @@ pub(crate) struct Observed {
     /// For how many seconds the balancer of an item has been busy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) busy_for: BTreeMap<usize, u64>,
+    /// Items of which a creation was refused for a quota.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) short: BTreeSet<usize>,
     /// Items with any write that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unsettled: BTreeSet<usize>,

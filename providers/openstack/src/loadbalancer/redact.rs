@@ -32,6 +32,7 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
         group_problems: _,
         hidden: _,
         busy_for: _,
+        short: _,
         unsettled: _,
     } = observed;
     for balancer in balancers.values_mut() {

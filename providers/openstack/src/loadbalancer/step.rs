@@ -166,6 +166,11 @@ impl Outputs {
         self.lock().exhausted.get(&kind_of(step)).filter(|_| is_creation).cloned()
     }
 
+    /// Whether a creation for this item was refused for a quota, and nothing has made room since.
+    pub(super) fn is_short(&self, place: usize) -> bool {
+        self.lock().exhausted.keys().any(|(short, _)| *short == place)
+    }
+
     /// A deletion makes room.
     pub(super) fn note_success(&self, step: &Step) {
         if step.summary.verb == Verb::Delete {

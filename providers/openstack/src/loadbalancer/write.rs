@@ -354,7 +354,15 @@ impl Writer {
         scope: &Scope,
     ) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
-        self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await?;
+        if let Err(error) = self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await {
+            // Octavia says only that it has children; its status does not show pools without a listener.
+            let pools = self.client.pools(id).await.unwrap_or_default();
+            let failed = pools.iter().filter(|pool| pool.provisioning_status == ERROR);
+            return Err(match failed.map(|pool| format!("pool {}", pool.name)).collect::<Vec<_>>() {
+                failed if failed.is_empty() => error,
+                failed => driver_failed(id, &failed),
+            });
+        }
         lock(&self.pace).forget(id);
         scope.waiting(self.until_gone(id)).await?
     }
@@ -410,14 +418,7 @@ impl Writer {
             tree => tree?,
         };
         let failed = tree.failed_among(&outputs.lock().written);
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(ProviderError::unknown(format!(
-            "the driver of Octavia could not change loadbalancer {balancer} (in ERROR: {}); the next sync tries again. If that \
-             does not help, see the logs of octavia-worker",
-            failed.join(", ")
-        )))
+        if failed.is_empty() { Ok(()) } else { Err(driver_failed(balancer, &failed)) }
     }
 
     /// Sends a change when the balancer is probably ready for it, and again while it is busy.
@@ -457,7 +458,8 @@ impl Writer {
                     {
                         match &*lb.provisioning_status {
                             ERROR => return Err(Wait::Failed.error(balancer)),
-                            ACTIVE if conflicts > 4 => return Err(error.into()),
+                            // No wait ends that.
+                            ACTIVE if conflicts > 4 => return Err(part_in_error(balancer, &error)),
                             _ => {}
                         }
                     }
@@ -506,6 +508,22 @@ impl Writer {
 /// Whether the port is that of a balancer of this run with an IPv6 address, which has no floating IP.
 fn is_of_ipv6(outputs: &Outputs, port: &str) -> bool {
     outputs.lock().balancers.values().any(|lb| lb.vip_port_id == port && lb.vip_address.contains(':'))
+}
+
+fn driver_failed(balancer: &str, parts: &[String]) -> ProviderError {
+    ProviderError::unknown(format!(
+        "the driver of Octavia could not change loadbalancer {balancer} (in ERROR: {}); the next sync tries again. If that \
+         does not help, see the logs of octavia-worker",
+        parts.join(", ")
+    ))
+}
+
+/// The refusal of a change by a balancer that is ready for changes.
+fn part_in_error(balancer: &str, error: &ApiError) -> ProviderError {
+    ProviderError::unknown(format!(
+        "loadbalancer {balancer} is ACTIVE and takes no change, so a part of it is in ERROR; see \
+         `openstack loadbalancer status show {balancer}`: {error}"
+    ))
 }
 
 /// A wait without an end, with the error of the last look.

@@ -347,7 +347,8 @@ async fn the_members_follow_the_nodes_whatever_else_is_wrong(scene: &mut Scene) 
         web.status.load_balancer.ingress.push(Default::default());
         forget(&mut web);
         let answer = scene.try_ensure(&mut web).await;
-        assert_eq!(answer.is_err(), case != "monitor" && case != "sharing", "{case}: {answer:?}");
+        let goes_on = ["monitor", "sharing", "pattern"].contains(&case);
+        assert_eq!(answer.is_err(), !goes_on, "{case}: {answer:?}");
         assert_eq!(scene.members().await.len(), (5 - nodes) * 2, "{case}: {answer:?}");
         if nodes == 2 {
             drop(scene.nodes.pop());
@@ -450,10 +451,10 @@ async fn the_members_follow_the_nodes_whatever_cannot_be_read(scene: &mut Scene)
             assert_eq!(members.len(), scene.nodes.len(), "{action} {action_of_process:?}: {answer:?}");
             assert!(members.iter().all(|member| member["monitor_port"] == 32000), "{action}: {members:?}");
             if action_of_process == ServiceAction::Ensure {
-                let error = answer.result.unwrap_err().to_string();
+                let error = answer.result.as_ref().unwrap_err().to_string();
                 assert!(error.contains("ccm lacks"), "{action}: {error}");
-                assert_eq!(answer.status.as_ref(), Some(&status), "{action}");
             }
+            assert!(answer.status.is_none_or(|shown| shown == status), "{action} {action_of_process:?}");
             scene.simulation().faults(Faults::clear);
         }
     }

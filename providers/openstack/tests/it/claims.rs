@@ -135,6 +135,7 @@ async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene)
     let before = all(scene).await;
     let mut copy = theirs.clone();
     copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000002".into();
+    copy.status = Default::default();
     is_refused(scene, &mut copy).await;
     scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
     scene.delete(&mut copy).await;
@@ -148,6 +149,7 @@ async fn a_copy_that_is_younger_than_the_balancer_takes_nothing(scene: &mut Scen
     let before = all(scene).await;
     let mut copy = theirs.clone();
     copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000003".into();
+    copy.status = Default::default();
     copy.metadata.creation_timestamp = Some("2999-01-01T00:00:00Z".parse().unwrap());
     is_refused(scene, &mut copy).await;
     scene.delete(&mut copy).await;

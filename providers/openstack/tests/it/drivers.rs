@@ -1,7 +1,8 @@
 //! Drivers and versions of Octavia with fewer features, and certificates.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_cloudsim::openstack::{CatalogEntry, Options};
+use ccm_cloudsim::openstack::{CatalogEntry, Options, World};
+use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, set, simulated, simulated_with, texts, unset, web};
@@ -254,6 +255,49 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
         unset(&mut web, "default-tls-container-ref");
         let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
         assert_eq!((calls.of("secret_get"), &scene.listener().await["protocol"]), (0, &json!("TCP")));
+    })
+    .await;
+}
+
+/// The cloud accepts no change of its members: a wait would not end.
+#[tokio::test]
+async fn a_pool_in_error_is_an_error_of_a_host_update_and_the_next_ensure_repairs_it() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = crate::scene::service("web", &[(80, 30080), (443, 30443)], json!({}));
+        scene.ensure(&mut web).await;
+        let pool = scene.pool().await["id"].as_str().unwrap().to_owned();
+        let failed = |world: &mut World| world.row_mut("pool", &pool).unwrap().set("provisioning_status", "ERROR");
+        scene.simulation().world(failed);
+        scene.nodes.pop();
+        let update = scene.process.ask(&mut web, &scene.nodes, ServiceAction::UpdateHosts);
+        let (calls, answer) = scene.counted(update).await;
+        let error = answer.unwrap_err();
+        assert!(!error.is_in_progress() && error.to_string().contains("is in ERROR"), "{error:?}");
+        assert!(calls.of("loadbalancer_members_update") < 10, "{calls:?}");
+        assert_eq!(scene.members().await.len(), 5);
+        scene.ensure(&mut web).await;
+        assert_eq!((&scene.pool().await["provisioning_status"], scene.members().await.len()), (&json!("ACTIVE"), 4));
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_driver_that_fails_before_the_last_change_is_no_wait() {
+    simulated(async |scene: &mut Scene| {
+        scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let fault = Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_pool_update"));
+        web.spec.session_affinity = "ClientIP".to_owned();
+        set(&mut web, "health-monitor-delay", "7");
+        let answer = scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure).await;
+        let error = answer.unwrap_err();
+        assert!(!error.is_in_progress() && error.to_string().contains("is in ERROR"), "{error:?}");
+        scene.simulation().faults(Faults::clear);
+        scene.ensure(&mut web).await;
+        scene.is_steady(&mut web).await;
     })
     .await;
 }

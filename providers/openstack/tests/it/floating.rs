@@ -21,6 +21,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_subnet_of_another_network_is_refused_before_anything_is_made,
         a_floating_ip_removed_by_hand_is_made_again,
         patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over,
+        a_pattern_that_is_none_concerns_only_services_without_a_floating_ip,
         of_two_external_networks_the_one_that_a_router_joins_is_taken,
         without_external_network_the_address_of_the_balancer_is_published,
         an_ipv6_address_has_no_floating_ip_and_one_event,
@@ -222,6 +223,31 @@ async fn patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over(scene
     assert!(error.contains("could not find subnets for network"), "{error}");
     let error = address_for(scene, &[("floating-subnet", "dev-1")]).await.unwrap_err();
     assert!(error.contains("No more IP addresses"), "{error}");
+}
+
+async fn a_pattern_that_is_none_concerns_only_services_without_a_floating_ip(scene: &mut Scene) {
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    scene.configure("[LoadBalancer]\nfloating-subnet = ~(\n[LoadBalancerClass \"odd\"]\nfloating-subnet = {a\n").await;
+    set(&mut web, "connection-limit", "5");
+    assert_eq!(scene.ensure(&mut web).await, address);
+    assert_eq!(scene.listener().await["connection_limit"], 5);
+    scene.is_steady(&mut web).await;
+    for (class, pattern, key) in [
+        ("", "", "[LoadBalancer] floating-subnet"),
+        ("", "[b", "loadbalancer.openstack.org/floating-subnet"),
+        ("odd", "", "[LoadBalancerClass \"odd\"] floating-subnet"),
+    ] {
+        let mut api = crate::scene::service("api", &[(80, 30081)], json!({}));
+        for (key, value) in [("class", class), ("floating-subnet", pattern)] {
+            if !value.is_empty() {
+                set(&mut api, key, value);
+            }
+        }
+        let (calls, error) = scene.counted(scene.refused(&mut api)).await;
+        assert!(error.contains(key), "{error}");
+        assert_eq!(calls.writes(), "", "{key}");
+    }
 }
 
 async fn of_two_external_networks_the_one_that_a_router_joins_is_taken(scene: &mut Scene) {

@@ -1,6 +1,6 @@
 //! Managed security groups.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{Node, Service};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         rules_follow_the_ports_of_the_service,
         a_node_without_a_provider_id_fails_alone,
+        a_node_of_another_cloud_is_a_member_and_has_no_ports_here,
+        where_no_group_is_managed_the_right_to_list_them_is_not_needed,
         the_rules_wait_for_the_subnet_that_octavia_chooses,
         tags_of_old_releases_go_with_the_group,
         once_switched_off_groups_go_and_are_not_looked_for_again,
@@ -229,4 +231,29 @@ async fn a_node_without_a_provider_id_fails_alone(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     assert_eq!(ports(scene).await, 5);
     scene.is_steady(&mut web).await;
+}
+
+async fn a_node_of_another_cloud_is_a_member_and_has_no_ports_here(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let mut other = Node::clone(&*scene.node("node-4").await);
+    other.provider_id = Some("metal3://one".into());
+    scene.nodes.push(other.into());
+    scene.update_hosts(&mut web).await;
+    web.spec.ports[0].node_port = 30081;
+    scene.ensure(&mut web).await;
+    assert_eq!((ports(scene).await, scene.members().await.len()), (3, 4));
+    scene.is_steady(&mut web).await;
+}
+
+async fn where_no_group_is_managed_the_right_to_list_them_is_not_needed(scene: &mut Scene) {
+    scene.simulation().fault(Rule::every(Fault::Deny).on("network", "security_group_list"));
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    assert_eq!(scene.floating_ips().await[0]["floating_ip_address"], *address);
+    scene.is_steady(&mut web).await;
+    web.spec.ports[0].node_port = 30081;
+    scene.ensure(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.simulation().faults(Faults::clear);
+    scene.is_empty().await;
 }

@@ -22,6 +22,7 @@ mod matrix;
 mod measure;
 mod mistakes;
 mod permissions;
+mod published;
 mod replace;
 mod scene;
 mod shared;

@@ -156,6 +156,11 @@ impl MatrixCloud for Cloud {
         balancer["provisioning_status"] == "ACTIVE" && (self.is_internal || has_address)
     }
 
+    /// Octavia may need minutes, and a creation may fail.
+    fn shows_frame(&self, operation: &str) -> bool {
+        operation == "load-balancer:loadbalancer_get"
+    }
+
     fn members(&self, service: &Service) -> Vec<BTreeSet<String>> {
         let Some(balancer) = self.balancer(service) else { return Vec::new() };
         let members = self.all("member");

@@ -10,7 +10,7 @@ use ccm_cloudsim::openstack::{OpenStack, Options};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     AddressType, CloudConfig, CloudProvider, LeaderToken, LoadBalancer, LoadBalancerStatus, Node, NodeAddress, NodeRef,
-    ProviderError, ProviderFactory as _, Service, ServiceAction,
+    ProviderError, ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
 };
 use ccm_provider_contract::{TestCluster, controller};
 use serde_json::{Value, json};
@@ -77,13 +77,24 @@ impl Process {
 
     /// One call for a Service.
     pub(crate) async fn ask(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        controller::ask(&*self.balancers, &self.name, service, nodes, action).await.result
+        let answer = controller::ask(&*self.balancers, &self.name, service, nodes, action).await;
+        published(service, answer)
     }
 
     /// Repeats the call until the answer is final.
     pub(crate) async fn work(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        controller::work(&*self.balancers, &self.name, service, nodes, action).await.result
+        let answer = controller::work(&*self.balancers, &self.name, service, nodes, action).await;
+        published(service, answer)
     }
+}
+
+/// The answer, whose status goes to the Service, also beside an error.
+fn published(service: &mut Service, answer: ServiceAnswer) -> Answer {
+    let ServiceAnswer { result, status, .. } = answer;
+    if let Some(status) = result.as_ref().ok().and_then(Option::as_ref).or(status.as_ref()) {
+        service.status.load_balancer = status.clone();
+    }
+    result
 }
 
 /// The lease of a process that ends after `writes` writes.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
+use ccm_provider::{ErrorClass, LoadBalancerStatus, ProviderError, ServiceAction};
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 
@@ -163,7 +163,9 @@ pub(super) fn run(case: &Case, effect: &Effect, base: &Baseline) -> Found {
     let mut found = Found::default();
     let end = on_a_cloud(case.kind, async |cloud, cluster| {
         let life = Life::start(Arc::clone(&cloud), cluster).await?;
-        Run { case, effect, base, cloud, life, found: &mut found, start: BTreeSet::new() }.go().await
+        Run { case, effect, base, cloud, life, found: &mut found, start: BTreeSet::new(), statuses: Vec::new() }
+            .go()
+            .await
     });
     if let Err(how) = end {
         found.holds(Check::Ends, false, || how);
@@ -180,6 +182,8 @@ struct Run<'a> {
     found: &'a mut Found,
     /// The contents before the first Service.
     start: BTreeSet<String>,
+    /// The statuses before the fault.
+    statuses: Vec<LoadBalancerStatus>,
 }
 
 impl Run<'_> {
@@ -190,6 +194,8 @@ impl Run<'_> {
         let actions = situation.reach(&mut self.life).await?;
         let had = self.life.services.get(HIT).map(|hit| (self.cloud.members(hit).len(), self.cloud.has_frame(hit)));
         let had = had.unwrap_or_default();
+        self.statuses = self.life.services.iter().map(|service| service.status.load_balancer.clone()).collect();
+        self.life.published.iter_mut().for_each(Vec::clear);
         self.cloud.watch();
         self.cloud.strike(Some(self.strike())).await;
         let first = self.life.pass(&actions).await?;
@@ -281,7 +287,7 @@ impl Run<'_> {
         }
         let is_ensured = actions.get(HIT) == Some(&Some(ServiceAction::Ensure));
         // After a lost answer, only the next pass sees what was created.
-        let is_seen = had_frame || case.trouble != Trouble::Lost;
+        let is_seen = had_frame || case.trouble != Trouble::Lost && !cloud.shows_frame(&case.operation.name);
         // An answer without a status leaves the one that an earlier pass has published.
         let is_published = !hit.status.load_balancer.ingress.is_empty();
         if is_ensured && is_seen && cloud.has_frame(hit) {
@@ -335,6 +341,7 @@ impl Run<'_> {
         let reached = self.converge(self.base.reached.clone(), Check::Converges).await?;
         self.foreign().await;
         if reached {
+            self.only_ensured_addresses();
             let (before, harness) = (self.cloud.watched().len(), self.cloud.harness());
             let written = harness.writes().await;
             let wanted = self.life.wanted();
@@ -351,6 +358,16 @@ impl Run<'_> {
         let violations = harness.simulation().map(crate::Simulation::violations).unwrap_or_default();
         self.found.holds(Check::Violations, violations.is_empty(), || format!("{violations:?}"));
         Ok(())
+    }
+
+    fn only_ensured_addresses(&mut self) {
+        for ((service, before), published) in self.life.services.iter().zip(&self.statuses).zip(&self.life.published) {
+            let after = &service.status.load_balancer;
+            let other = published.iter().find(|status| !status.same_as(before) && !status.same_as(after));
+            self.found.holds(Check::Published, other.is_none(), || {
+                format!("{:?}, before {:?}, in the end {:?}", other, before.ingress, after.ingress)
+            });
+        }
     }
 
     /// The pools of wanted Services whose members are not the nodes.

@@ -35,6 +35,8 @@ pub(super) struct Life {
     /// Deleted Services.
     pub(super) gone: BTreeSet<usize>,
     pub(super) nodes: Vec<NodeRef>,
+    /// The statuses that the answers had, by Service.
+    pub(super) published: Vec<Vec<LoadBalancerStatus>>,
     /// A node that is not a host yet.
     spare: NodeRef,
 }
@@ -61,6 +63,7 @@ struct Item {
     action: ServiceAction,
     /// How often an error requested another attempt.
     attempts: usize,
+    published: Vec<LoadBalancerStatus>,
     given: Option<Given>,
 }
 
@@ -76,7 +79,8 @@ impl Life {
         let services = NAMES.into_iter().zip(PORTS).map(service).collect();
         let mut nodes = bed.nodes(&["n1", "n2", "n3"]).await;
         let spare = nodes.remove(2);
-        Ok(Self { cloud, bed, services, gone: BTreeSet::new(), nodes, spare })
+        let published = vec![Vec::new(); NAMES.len()];
+        Ok(Self { cloud, bed, services, gone: BTreeSet::new(), nodes, published, spare })
     }
 
     /// One node leaves, another one joins.
@@ -125,7 +129,8 @@ impl Life {
             if action == ServiceAction::Ensure {
                 add_finalizers(&*balancer, service);
             }
-            items.push(Item { place, service: service.clone(), action, attempts: 0, given: None });
+            let published = Vec::new();
+            items.push(Item { place, service: service.clone(), action, attempts: 0, published, given: None });
         }
         let work: Vec<ServiceWork> = items.iter().map(|item| self.work(item)).collect();
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
@@ -139,6 +144,9 @@ impl Life {
         for item in done.into_iter().flatten() {
             if let Some(service) = self.services.get_mut(item.place) {
                 *service = item.service;
+            }
+            if let Some(published) = self.published.get_mut(item.place) {
+                published.extend(item.published);
             }
             if let Some(place) = given.get_mut(item.place) {
                 *place = item.given;
@@ -183,6 +191,10 @@ impl Life {
                         None => drop(annotations.remove(&key)),
                     }
                 }
+                if let Some(status) = result.as_ref().ok().and_then(|status| status.as_ref()).or(status.as_ref()) {
+                    item.service.status.load_balancer = status.clone();
+                    item.published.push(status.clone());
+                }
                 match &result {
                     Err(error) if error.is_in_progress() && !is_over => {
                         wait = wait.max(error.retry_after().unwrap_or_default());
@@ -198,9 +210,6 @@ impl Life {
                         continue;
                     }
                     _ => {}
-                }
-                if let Some(status) = result.as_ref().ok().and_then(|status| status.as_ref()).or(status.as_ref()) {
-                    item.service.status.load_balancer = status.clone();
                 }
                 item.given = Some(Given { answer: result, after: begin.elapsed() });
             }

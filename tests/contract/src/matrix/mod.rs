@@ -77,6 +77,12 @@ pub trait MatrixCloud: Send + Sync {
     /// Whether clients can reach the load balancer of a Service: its address exists.
     fn has_frame(&self, service: &Service) -> bool;
 
+    /// Whether only this read shows that a new load balancer is ready. Until it succeeds, its address is not published.
+    fn shows_frame(&self, operation: &str) -> bool {
+        let _ = operation;
+        false
+    }
+
     /// The members of each pool of a Service.
     fn members(&self, service: &Service) -> Vec<BTreeSet<String>>;
 
@@ -274,6 +280,8 @@ words! {
         Members "members",
         /// The answer about the hit one contains its status if its address exists.
         Status "status",
+        /// No other address is published than the one before the fault and the one in the end.
+        Published "published",
         /// An answer without an error is true.
         True "true",
         /// The error names the reason.

@@ -187,6 +187,29 @@ async fn a_failed_part_stops_what_needs_it_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_needs_the_parts_of_all_ports_waits_for_each_and_fails_alone() {
+    let old = |name, port| Step { needs_all: true, ..step(name, Items::one(0), Part::of(Kind::Retire, port)) };
+    let steps = || {
+        let of = |kind| Part::of(kind, "443");
+        vec![
+            step("listener 443", Items::one(0), of(Kind::Frame)),
+            step("settings 443", Items::one(0), of(Kind::Settings)),
+            old("old 80", "80"),
+            old("old 81", "81"),
+        ]
+    };
+    for (fails, left) in [
+        ("listener 443", vec![]),
+        ("settings 443", vec!["listener 443", "old 80", "old 81"]),
+        ("old 80", vec!["listener 443", "settings 443", "old 81"]),
+    ] {
+        let engine = engine(steps(), &[(fails, invalid())]);
+        reconcile(&engine, &ensure(&["web"])).await;
+        assert_eq!(written(&engine), left, "{fails}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_step_concerns_only_its_items() {
     let both = || Items::Some([0, 1].into());
     let shared = step("check of both", both(), Part::of(Kind::Shared, "check")).stage(1);

@@ -1,7 +1,7 @@
 //! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
 use ccm_kit::balancer::{Kind, Part};
-use ccm_provider::{ErrorClass, Finding, ProviderError, Verb};
+use ccm_provider::{Finding, ProviderError, Verb};
 use serde_json::json;
 
 use super::super::names;
@@ -73,12 +73,10 @@ impl Draft<'_> {
         }
     }
 
-    /// A group that was not read may be left. Where none is managed, the right to read it may be missing.
+    /// A group that was not read may be left.
     fn delete_group_if_read(&mut self) -> Result<(), ProviderError> {
         self.delete_group();
-        let is_needless = !self.env.config.load_balancer.manage_security_groups;
-        let is_denied = |error: &ProviderError| matches!(error.class(), ErrorClass::Denied { .. });
-        self.group_must_be_read().or_else(|error| if is_needless && is_denied(&error) { Ok(()) } else { Err(error) })
+        self.group_must_be_read()
     }
 
     pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, then: Then) {

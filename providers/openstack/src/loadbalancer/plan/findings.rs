@@ -11,6 +11,8 @@ use crate::start::config::OVN;
 
 /// The reason of the event about a setting that counts only when a balancer is created.
 pub(super) const NOT_APPLIED: &str = "LoadBalancerSettingNotApplied";
+/// The reason of the event about an external Service without an external network.
+pub(crate) const FORCED_INTERNAL: &str = "LoadBalancerForcedInternal";
 
 impl Draft<'_> {
     /// Reports settings of the Service that count only when a balancer is created, and differ from those of this one.

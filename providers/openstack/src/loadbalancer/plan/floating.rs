@@ -7,7 +7,7 @@ use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
 use super::super::wanted::Settings;
-use super::findings::NOT_APPLIED;
+use super::findings::{FORCED_INTERNAL, NOT_APPLIED};
 use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
 
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
             let text = "failed to find an external network: set floating-network-id; the address of the load balancer is published";
             self.findings.push(Finding::warning("LoadBalancerExternalNetworkSearchFailed", text));
             let text = "no floating IP: the Service is reachable inside of the cloud alone";
-            self.findings.push(Finding::warning("LoadBalancerForcedInternal", text));
+            self.findings.push(Finding::warning(FORCED_INTERNAL, text));
             return Ok(());
         };
         let body = |subnet: Option<&String>| {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use ccm_kit::balancer::{Kind, Part};
-use ccm_provider::{ProviderError, Verb};
+use ccm_provider::{ErrorClass, ProviderError, Verb};
 
 use super::super::observed::Group;
 use super::super::step::{Write, made};
@@ -185,8 +185,12 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// Where no group is managed, the right to read it may be missing.
     pub(super) fn group_must_be_read(&self) -> Result<(), ProviderError> {
-        self.observed.group_problems.get(&self.place).map_or(Ok(()), |error| Err(error.clone()))
+        let is_needless = !self.env.config.load_balancer.manage_security_groups;
+        let is_denied = |error: &&ProviderError| matches!(error.class(), ErrorClass::Denied { .. });
+        let problem = self.observed.group_problems.get(&self.place);
+        problem.filter(|error| !is_needless || !is_denied(error)).map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Each rule and each port fails alone; all of them need the group.

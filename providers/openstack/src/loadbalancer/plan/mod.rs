@@ -34,7 +34,7 @@ mod replace;
 
 use bodies::{Changed, Fields, tag_change};
 use findings::children_in_error;
-pub(crate) use findings::namesake;
+pub(crate) use findings::{FORCED_INTERNAL, namesake};
 
 /// The reason of the event about a balancer that may be another cluster's.
 pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
@@ -159,9 +159,7 @@ impl Draft<'_> {
         self.warn_about_checks(settings);
         let Some(balancer) = self.observed.balancer(self.place) else {
             self.must_be_read()?;
-            if let Some(problem) = self.observed.group_problems.get(&self.place) {
-                return Err(problem.clone());
-            }
+            self.group_must_be_read()?;
             if let Some(problem) = self.observed.bad_certificates.get(&self.place) {
                 return Err(refused(problem.clone()));
             }

@@ -1,5 +1,6 @@
 //! The health monitor of each pool.
 
+use ccm_kit::balancer::Kind;
 use ccm_provider::Finding;
 
 use super::super::names;
@@ -8,6 +9,9 @@ use super::super::wanted::{Monitor as WantedMonitor, Port, Settings};
 use super::ports::Place;
 use super::{Changed, Draft, Fields, MONITOR, part};
 use crate::client::octavia::{Monitor, Pool};
+
+/// Members with the health check port of another monitor would go out of service.
+const NEEDS: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Members];
 
 impl Draft<'_> {
     /// Whether the monitor checks kube-proxy.
@@ -48,6 +52,7 @@ impl Draft<'_> {
             }
             (Some(present), Some(wanted)) if present.kind != wanted.kind => {
                 self.delete_part(balancer, &MONITOR, &present.id, &present.name, "its type cannot be changed");
+                self.amend(|step| step.needs(NEEDS));
                 self.create_monitor(balancer, &pool.id, wanted);
             }
             (Some(present), Some(wanted)) => self.update_monitor(balancer, present, &wanted),
@@ -58,6 +63,7 @@ impl Draft<'_> {
         let mut fields = wanted.fields();
         fields.put("pool_id", pool);
         self.create_part(balancer, &MONITOR, wanted.name, fields, "the Service asks for health checks");
+        self.amend(|step| step.needs(NEEDS));
     }
 
     fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, wanted: &MonitorFields) {

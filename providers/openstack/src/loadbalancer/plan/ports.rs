@@ -113,11 +113,15 @@ impl Draft<'_> {
                 self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
             }
         }
-        // A listener of another protocol may occupy the port of a new one.
-        let left_over = self.left_over(balancer, settings);
+        // A listener of another protocol may occupy the port of a new one. The others serve until their successors do,
+        // unless these need their room.
+        let is_at_new_port = |listener: &Listener| settings.ports.iter().any(|port| same_port(listener, port));
+        let is_short = self.observed.short.contains(&self.place);
+        let (left_over, later): (Vec<&Listener>, Vec<&Listener>) =
+            self.left_over(balancer, settings).into_iter().partition(|listener| is_short || is_at_new_port(listener));
         for listener in &left_over {
             self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
-            match settings.ports.iter().any(|port| same_port(listener, port)) {
+            match is_at_new_port(listener) {
                 // Its pool is there until its successor is.
                 true => self.delete_part(
                     balancer,
@@ -158,6 +162,12 @@ impl Draft<'_> {
                 self.retire_pool(balancer, port, listener.found, former, &pool.id);
             }
         }
+        let first = self.steps.len();
+        for listener in later {
+            self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
+            self.delete_listener(balancer, listener);
+        }
+        self.steps.iter_mut().skip(first).for_each(|step| step.needs_all = true);
     }
 
     /// The pool of a port, if it stays and its members can be changed.

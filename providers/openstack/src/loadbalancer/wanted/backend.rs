@@ -51,6 +51,7 @@ pub(super) fn targets(
         node: node.name.to_string(),
         address,
         server: identity.server_of(node),
+        is_elsewhere: identity.is_elsewhere(node),
     };
     let mut targets: Vec<Target> = by_address.into_iter().map(target).collect();
     if !twice.is_empty() {

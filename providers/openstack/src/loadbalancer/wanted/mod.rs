@@ -176,6 +176,9 @@ pub(crate) struct Floating {
     pub(crate) tags: String,
     /// `spec.loadBalancerIP`
     pub(crate) address: String,
+    /// The reason why `pattern` chooses nothing, with its key.
+    #[serde(skip)]
+    pub(crate) problem: Option<String>,
 }
 
 impl Floating {
@@ -252,9 +255,12 @@ pub(crate) struct Publish {
 pub(crate) struct Target {
     pub(crate) node: String,
     pub(crate) address: String,
-    /// `None`: the node has no provider ID yet.
+    /// `None`: the node has no provider ID yet, or that of no server here.
     #[serde(skip)]
     pub(crate) server: Option<ServerId>,
+    /// Its machine is in another cloud or region: it has no ports here.
+    #[serde(skip)]
+    pub(crate) is_elsewhere: bool,
 }
 
 /// The sources of settings: the annotations of a Service, its class and the configuration.
@@ -366,7 +372,7 @@ impl Source<'_> {
         }
         Ok(Settings {
             is_internal,
-            floating: if is_internal { Floating::default() } else { self.floating()? },
+            floating: if is_internal { Floating::default() } else { self.floating() },
             ports: self.ports(forwards_client_address, !tls_container.is_empty(), proxy_protocol.is_some())?,
             connection_limit: self.number(&keys::CONNECTION_LIMIT, -1)?,
             timeouts: Timeouts {
@@ -534,25 +540,28 @@ impl Source<'_> {
     }
 
     /// The subnet comes from the first of class, annotations and configuration that sets any of its keys.
-    fn floating(&self) -> Result<Floating, ProviderError> {
+    fn floating(&self) -> Floating {
         let lb = &self.config.load_balancer;
+        let name = self.annotations.text(keys::CLASS.row).unwrap_or_default();
         let of_class = self.class.map(|class| {
-            (class.floating_subnet_id.clone(), class.floating_subnet.clone(), class.floating_subnet_tags.clone())
+            let (id, pattern, tags) = (&class.floating_subnet_id, &class.floating_subnet, &class.floating_subnet_tags);
+            (format!("[LoadBalancerClass {name:?}] floating-subnet"), id.clone(), pattern.clone(), tags.clone())
         });
         let of_annotations = (
+            keys::FLOATING_SUBNET.row.key.to_owned(),
             self.text(&keys::FLOATING_SUBNET_ID, ""),
             self.text(&keys::FLOATING_SUBNET, ""),
             self.text(&keys::FLOATING_SUBNET_TAGS, ""),
         );
-        let of_config = (lb.floating_subnet_id.clone(), lb.floating_subnet.clone(), lb.floating_subnet_tags.clone());
-        let said = |(id, pattern, tags): &(String, String, String)| ![id, pattern, tags].iter().all(|s| s.is_empty());
+        let (id, pattern, tags) = (&lb.floating_subnet_id, &lb.floating_subnet, &lb.floating_subnet_tags);
+        let of_config = ("[LoadBalancer] floating-subnet".to_owned(), id.clone(), pattern.clone(), tags.clone());
+        let said = |(_, id, pattern, tags): &(String, String, String, String)| {
+            ![id, pattern, tags].iter().all(|text| text.is_empty())
+        };
         let levels = of_class.into_iter().chain([of_annotations, of_config]);
-        let (subnet, pattern, tags) = levels.into_iter().find(said).unwrap_or_default();
-        let key = || keys::FLOATING_SUBNET.row;
-        if subnet.is_empty() {
-            NamePattern::parse(&pattern).map_err(|why| self.annotations.refuse(key(), why))?;
-        }
-        Ok(Floating {
+        let (key, subnet, pattern, tags) = levels.into_iter().find(said).unwrap_or_default();
+        let problem = NamePattern::parse(&pattern).err().map(|why| format!("{key}: {why}"));
+        Floating {
             network: self.place(
                 &keys::FLOATING_NETWORK_ID,
                 |class| &class.floating_network_id,
@@ -562,7 +571,8 @@ impl Source<'_> {
             pattern,
             tags,
             address: self.service.spec.load_balancer_ip.clone(),
-        })
+            problem,
+        }
     }
 }
 

@@ -115,6 +115,11 @@ impl Identity {
         }
     }
 
+    /// Whether the provider ID of a node names a machine of another cloud or region.
+    pub(crate) fn is_elsewhere(&self, node: &Node) -> bool {
+        matches!(self.wanted(node), Wanted::Never(BadProviderId::Foreign(_) | BadProviderId::OtherRegion { .. }))
+    }
+
     /// The server of a node, by its provider ID. A node without one, or with an invalid one, is logged.
     pub(crate) fn server_of(&self, node: &Node) -> Option<ServerId> {
         match self.wanted(node) {

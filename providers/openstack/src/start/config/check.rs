@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity, duration};
 
+use crate::loadbalancer::pattern::NamePattern;
+
 use super::{Config, Global, LoadBalancerConfig, Networking, method_problem};
 
 fn finding(severity: Severity, key: &str, value: &str, message: impl Into<String>) -> Finding {
@@ -16,9 +18,20 @@ fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
 
 /// Findings about combinations of keys.
 pub(super) fn doubts(config: &Config) -> Vec<Finding> {
-    let mut findings = global(&config.global);
-    findings.extend(load_balancer(&config.load_balancer));
+    let (mut findings, lb) = (global(&config.global), &config.load_balancer);
+    findings.extend(load_balancer(lb));
+    findings.extend(pattern("[LoadBalancer]", &lb.floating_subnet_id, &lb.floating_subnet));
+    findings.extend(config.classes.iter().filter_map(|(name, class)| {
+        pattern(&format!("[LoadBalancerClass {name:?}]"), &class.floating_subnet_id, &class.floating_subnet)
+    }));
     findings
+}
+
+/// The pattern counts without an ID.
+fn pattern(section: &str, id: &str, pattern: &str) -> Option<Finding> {
+    let problem = NamePattern::parse(pattern).err().filter(|_| id.is_empty())?;
+    let text = format!("{problem}: Services get no new floating IP");
+    Some(warning(&format!("{section} floating-subnet"), pattern, text))
 }
 
 /// Removes networks without a name. Upstream keeps them; an empty internal-network-name then leaves nodes no addresses.

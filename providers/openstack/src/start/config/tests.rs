@@ -316,6 +316,19 @@ fn names_of_classes_are_case_sensitive() {
 }
 
 #[test]
+fn a_pattern_that_is_none_is_a_warning_where_it_counts() {
+    let text = "[LoadBalancer]\nfloating-subnet = ~(\n[LoadBalancerClass \"dmz\"]\nfloating-subnet = {a\n";
+    let (_, findings) = good(text);
+    let starts = [
+        "Warning [LoadBalancer] floating-subnet = \"~(\": \"~(\" is no regular expression",
+        "Warning [LoadBalancerClass \"dmz\"] floating-subnet = \"{a\": \"{a\" is no glob",
+    ];
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings.iter().zip(starts).all(|(finding, start)| finding.starts_with(start)), "{findings:?}");
+    quiet(&format!("[LoadBalancer]\nfloating-subnet-id = {ID}\nfloating-subnet = ~(\n"));
+}
+
+#[test]
 fn errors_name_section_key_and_value() {
     for (text, error) in [
         (

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ccm_kit::batch::{Batcher, Limits};
 use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Stamped, lock};
+use ccm_provider::deadline::{READ_DEADLINE, within};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
@@ -21,25 +22,24 @@ use super::batched::{Balancers, By, FloatingIps, Groups, Monitors, Subnets};
 use super::certificates::Certificates;
 use super::claim::{self, Evidence};
 use super::names;
-use super::observed::{Balancer, Group, Observed, Places, service_tags};
+use super::observed::{Balancer, Group, Observed, service_tags};
 use super::parts::Parts;
-use super::pattern::{NamePattern, tag_query};
-use super::wanted::{Family, Hosts, Item, Settings, Wanted};
-use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key, LOAD_BALANCER_ID};
-use crate::client::network::{FloatingIp, Network, Subnet};
+use super::wanted::{Family, Item, Wanted};
+use crate::annotations::LOAD_BALANCER_ID;
+use crate::client::network::{FloatingIp, Network};
 use crate::client::octavia::{LoadBalancer, Member, Version};
 use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
-use crate::client::{ApiError, Client, Query, seen};
+use crate::client::{ApiError, Client, Query};
 use crate::node::ports::NodePorts;
+
+mod places;
 
 /// An upgrade of Octavia is noticed within this time.
 const VERSION_AGE: Duration = Duration::from_secs(3600);
 /// After a failure, the version is not read again for this time.
 const VERSION_AGAIN: Duration = Duration::from_secs(60);
-/// External networks and their subnets rarely change.
-const NETWORKS_AGE: Duration = Duration::from_secs(300);
-/// Maximum number of nodes tried to find a subnet.
-const CANDIDATES: usize = 20;
+/// Parts that cannot be read in this time count as unread: the whole observation has [`READ_DEADLINE`].
+const PARTS_DEADLINE: Duration = READ_DEADLINE.saturating_sub(Duration::from_secs(30));
 /// The workers limit the concurrent requests: a longer window would not collect more.
 const WINDOW: Duration = Duration::from_millis(50);
 
@@ -141,9 +141,10 @@ impl Reads {
         }
         for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
-            if let Err(error) = self.read_below(balancer, &whole).await {
+            let read = self.read_below(balancer, &whole).map(|read| read.map_err(ProviderError::from));
+            if let Err(error) = within("reading the parts of the load balancer", PARTS_DEADLINE, read).await {
                 let users = observed.balancer_of.iter().filter(|(_, used)| **used == id);
-                observed.unread.extend(users.map(|(place, _)| (*place, error.clone().into())));
+                observed.unread.extend(users.map(|(place, _)| (*place, error.clone())));
             }
         }
         for (place, item) in &wanted.items {
@@ -370,146 +371,13 @@ impl Reads {
         Ok(())
     }
 
-    /// The networks for a new balancer or floating IP; `None` if nothing new is needed.
-    async fn places(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Places>, ProviderError> {
-        if item.action == ServiceAction::Delete {
-            return Ok(None);
-        }
-        let (hosts, ensured) = (&item.hosts, item.settings.as_ref().filter(|_| item.action == ServiceAction::Ensure));
-        let balancer = observed.balancer(place);
-        let makes_balancer = balancer.is_none() && ensured.is_some();
-        let is_v6 = match balancer {
-            Some(balancer) => balancer.lb.vip_address.contains(':'),
-            None => hosts.family == Some(Family::V6),
-        };
-        let has_floating_ip = observed.floating_ip_of(place).is_some();
-        let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);
-        let (follows_nodes, has_port) = (hosts.vip.follows_nodes(), !hosts.vip.port.is_empty());
-        // With a VIP port or a balancer of the user, only the members are in the nodes' subnet.
-        let is_theirs = has_port || balancer.is_some_and(|balancer| !item.has_made(&balancer.lb));
-        let of_members = follows_nodes
-            && is_theirs
-            && hosts.member_subnet.is_none()
-            && (observed.is_read(place) || hosts.manages_group);
-        if !of_members && !makes_balancer && for_floating_ip.is_none() {
-            return Ok(None);
-        }
-        let mut places = Places::default();
-        if makes_balancer && follows_nodes && !has_port {
-            let subnet = self.node_subnet(hosts).await?;
-            places.node_subnet = Some(subnet.ok_or_else(|| no_subnet(item))?);
-        } else if of_members {
-            places.node_subnet = self.node_subnet(hosts).await?;
-        }
-        if let Some(settings) = for_floating_ip {
-            let of_balancer = balancer.map(|balancer| &balancer.lb.vip_subnet_id);
-            let of_nodes = places.node_subnet.as_ref().filter(|_| !has_port);
-            let subnet = of_balancer.or(of_nodes).unwrap_or(&hosts.vip.subnet).clone();
-            self.external(settings, &subnet, &mut places).await?;
-        }
-        Ok(Some(places))
-    }
-
-    /// The subnet of the first node, by name, whose address is on a port of its server.
-    async fn node_subnet(&self, hosts: &Hosts) -> Result<Option<String>, ProviderError> {
-        let nodes = hosts.members.iter().chain(&hosts.others);
-        let with_server = nodes.filter_map(|node| Some((node.server.clone()?, node)));
-        let candidates: Vec<_> = with_server.take(CANDIDATES).collect();
-        if candidates.is_empty() {
-            return Ok(None);
-        }
-        let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect()).await?;
-        Ok(candidates.iter().find_map(|(server, member)| {
-            let ports = ports.get(server)?;
-            let ips = ports.iter().flat_map(|port| &port.fixed_ips);
-            ips.into_iter().find(|ip| ip.ip_address == member.address).map(|ip| ip.subnet_id.clone())
-        }))
-    }
-
-    /// The external network of the floating IP of an address in this subnet, and the subnets in it.
-    async fn external(&self, settings: &Settings, subnet: &str, places: &mut Places) -> Result<(), ProviderError> {
-        let floating = &settings.floating;
-        let network = match floating.network.is_empty() {
-            false => Some(floating.network.clone()),
-            true => self.detected(subnet).await?,
-        };
-        let Some(network) = network else { return Ok(()) };
-        let fix = |key: &Key<String>| format!("correct the annotation {}, or its key in cloud.conf", key.row.key);
-        if !floating.subnet.is_empty() {
-            match self.client.subnet(&floating.subnet).await? {
-                Some(subnet) if subnet.network_id == network => places.external_subnets = vec![subnet.id],
-                Some(subnet) => {
-                    places.problem = Some(format!(
-                        "floating IP subnet {:?} doesn't belong to the network {network:?}: it is in {:?}; {}",
-                        subnet.id,
-                        subnet.network_id,
-                        fix(&FLOATING_SUBNET_ID)
-                    ));
-                }
-                None => {
-                    let fix = fix(&FLOATING_SUBNET_ID);
-                    places.problem = Some(format!("floating IP subnet {:?} does not exist; {fix}", floating.subnet));
-                }
-            }
-        } else if (!floating.pattern.is_empty() || !floating.tags.is_empty()) && floating.address.is_empty() {
-            let query = Query::default().with("network_id", &network);
-            let query = match tag_query(&floating.tags) {
-                Some((key, value)) => query.with(key, &value),
-                None => query,
-            };
-            let subnets = self.client.subnets(query).await?;
-            let pattern = Some(&floating.pattern).filter(|pattern| !pattern.is_empty());
-            let pattern = pattern.and_then(|pattern| NamePattern::parse(pattern).ok());
-            let found_any = !subnets.is_empty();
-            let fits = |subnet: &Subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name));
-            places.external_subnets = subnets.into_iter().filter(fits).map(|subnet| subnet.id).collect();
-            if places.external_subnets.is_empty() {
-                places.problem = Some(match found_any {
-                    false => format!(
-                        "could not find subnets for network {network} with the tags {:?}; {}",
-                        floating.tags,
-                        fix(&FLOATING_SUBNET_TAGS)
-                    ),
-                    true => format!(
-                        "no subnet matching {:?} in the network {network}; {}",
-                        floating.pattern,
-                        fix(&FLOATING_SUBNET)
-                    ),
-                });
-            }
-        }
-        places.external = Some(network);
-        Ok(())
-    }
-
-    /// The external network that a router connects to the subnet, else the first one. It must have an IPv4 subnet, or
-    /// one that is not visible to the project.
-    async fn detected(&self, subnet: &str) -> Result<Option<String>, ProviderError> {
-        let networks = self.networks.get(NETWORKS_AGE, None).await?.value;
-        let mut external: Vec<&Network> =
-            networks.iter().filter(|network| network.is_external && !network.subnets.is_empty()).collect();
-        // Upstream takes the first one, and fails forever if no router connects to it.
-        if external.len() > 1 && !subnet.is_empty() {
-            let gateways = seen(self.client.gateways_of(subnet)).await?;
-            external.sort_by_key(|network| !gateways.contains(&network.id));
-        }
-        for network in external {
-            let visible = self.client.subnets(Query::default().with("network_id", &network.id)).await?;
-            let hides_some = network.subnets.iter().any(|id| !visible.iter().any(|subnet| subnet.id == *id));
-            if hides_some || visible.iter().any(|subnet| subnet.ip_version == 4) {
-                return Ok(Some(network.id.clone()));
-            }
-        }
-        Ok(None)
-    }
-
     /// The security group of a Service, if groups are managed or one may be left over.
     async fn group(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Group>, ProviderError> {
         let managed = Some(&item.hosts).filter(|hosts| hosts.manages_group && item.action != ServiceAction::Delete);
         // A balancer that matches its record had no group when it was recorded.
         let may_be_left = match item.action {
             ServiceAction::Delete => true,
-            ServiceAction::Ensure => observed.is_read(place),
+            ServiceAction::Ensure => observed.balancer(place).is_some_and(|balancer| !balancer.is_unread),
             ServiceAction::UpdateHosts => false,
         };
         if managed.is_none() && !may_be_left {
@@ -527,7 +395,7 @@ impl Reads {
         let mut group = Group { group: existing, with_group: with_group.unwrap_or_default(), ..Group::default() };
         if let Some(hosts) = managed {
             let servers = hosts.members.iter().filter_map(|member| member.server.clone()).collect();
-            let unknown = hosts.members.iter().find(|member| member.server.is_none());
+            let unknown = hosts.members.iter().find(|member| member.server.is_none() && !member.is_elsewhere);
             group.unknown_node = unknown.map(|member| member.node.clone());
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
@@ -567,21 +435,6 @@ impl Reads {
     }
 }
 
-/// The error for a new balancer without a subnet.
-fn no_subnet(item: &Item) -> ProviderError {
-    ProviderError::unknown(match item.hosts.members.is_empty() && item.hosts.others.is_empty() {
-        true => format!(
-            "there are no available nodes for LoadBalancer service {}: its subnet is that of a node, as no subnet-id is set",
-            item.key
-        ),
-        false => {
-            "failed to find object: no port of a node has the address of the node, so its subnet is not known; set \
-                  subnet-id or network-id in [LoadBalancer] of cloud.conf"
-                .to_owned()
-        }
-    })
-}
-
 /// The parts of a balancer to read.
 struct Below {
     /// The member fields beyond name, address and port: the health check port, the subnet.
@@ -617,7 +470,9 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
         below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
-            below.members |= item.hosts.health_check_port.is_some();
+            // Another program may have left members with the health check port of a former monitor.
+            let is_of_others = !item.published.is_empty() && !item.has_matched();
+            below.members |= item.hosts.health_check_port.is_some() || is_of_others;
             below.monitors = true;
         }
     }
