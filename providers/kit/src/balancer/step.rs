@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use ccm_provider::{Finding, ProviderError, Step as Summary};
+use ccm_provider::{Finding, ProviderError, Step as Summary, Verb};
 
 /// The writes of a plan.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ impl<W> Default for Plan<W> {
 }
 
 impl<W> Plan<W> {
+    /// The items that the steps concern.
+    pub(super) fn places(&self, count: usize) -> BTreeSet<usize> {
+        self.steps.iter().flat_map(|step| step.items.of(count)).collect()
+    }
+
     /// Removes an item from the steps.
     pub(super) fn leave_out(&mut self, place: usize) {
         self.leave_out_of(place, |_| true);
@@ -75,7 +81,7 @@ pub struct Step<W> {
     /// Executed if the cloud accepts the write and it fails afterwards: removes what is left of it.
     pub undo: Option<Box<Step<W>>>,
     /// Executed if the cloud refuses the write: creates again what was deleted for it. The refusal stays the result.
-    pub restore: Option<Box<Step<W>>>,
+    pub restore: Option<Arc<Step<W>>>,
 }
 
 /// The items of a step, by index in the work.
@@ -153,7 +159,7 @@ impl Items {
         }
     }
 
-    fn overlap(&self, other: &Self) -> bool {
+    pub(super) fn overlap(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => true,
             (Self::Some(one), Self::Some(other)) => !one.is_disjoint(other),
@@ -234,7 +240,7 @@ impl<W> Step<W> {
     /// The step with another one that creates again what was deleted for it.
     #[must_use]
     pub fn restore(mut self, step: Self) -> Self {
-        self.restore = Some(Box::new(step));
+        self.restore = Some(Arc::new(step));
         self
     }
 
@@ -259,8 +265,18 @@ impl<W> Step<W> {
         summary
     }
 
+    /// The later steps for which this deletion makes room, or for which this detaches something.
+    pub(super) fn successors<'s>(&'s self, later: &'s [Self]) -> impl Iterator<Item = &'s Self> {
+        let verb = match self.summary.verb {
+            Verb::Delete => Some(Verb::Create),
+            Verb::Detach => Some(Verb::Attach),
+            Verb::Create | Verb::Update | Verb::Attach => None,
+        };
+        later.iter().filter(move |step| Some(step.summary.verb) == verb && self.makes_room_for(step))
+    }
+
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.
-    pub(super) fn makes_room_for(&self, later: &Self) -> bool {
+    fn makes_room_for(&self, later: &Self) -> bool {
         let is_of_one = !self.part.of.is_empty() && self.part.of == later.part.of;
         (is_of_one || self.part == later.part) && self.items.overlap(&later.items)
     }
