@@ -206,9 +206,19 @@ impl<K: Key> Queue<K> {
     pub fn add_rate_limited(&self, key: K) -> Duration {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
-        let own = self.limit.delay(*failures, self.clock.as_ref().map_or(0.0, |clock| clock.jitter()));
+        let before = *failures;
         *failures = failures.saturating_add(1);
         drop(state);
+        self.add_after_failures(key, before)
+    }
+
+    /// Adds a key after the delay of a first failure, and counts none: for events whose rate is limited.
+    pub fn add_limited(&self, key: K) {
+        self.add_after_failures(key, 0);
+    }
+
+    fn add_after_failures(&self, key: K, failures: u32) -> Duration {
+        let own = self.limit.delay(failures, self.clock.as_ref().map_or(0.0, |clock| clock.jitter()));
         let now = Instant::now().into_std();
         let shared = self.bucket.as_ref().and_then(|bucket| bucket.reserve(now, Duration::MAX));
         let delay = own.max(shared.unwrap_or_default());

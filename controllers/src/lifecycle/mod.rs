@@ -6,12 +6,13 @@
 
 pub mod decide;
 pub(crate) mod metrics;
+mod steady;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ccm_provider::{
     Aspects, Change, EventSink, EventType, Evidence, Lookup, Node, NodeName, NodeRef, Plan, Step, Subject, Taint, Verb,
@@ -24,6 +25,7 @@ use futures::StreamExt;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
+use self::steady::Steady;
 use crate::ownership::Skips;
 use crate::preview::{Preview, node_update};
 use crate::{NotStarted, Shared};
@@ -70,8 +72,7 @@ struct LifecycleController {
     last_tried: Mutex<Option<NodeName>>,
     // The last event message of each node, so that passes do not repeat it every few seconds.
     reported: Mutex<BTreeMap<NodeName, String>>,
-    // A wall clock that jumps after the start must not make nodes appear older than they are.
-    started: (Instant, SystemTime),
+    steady: Mutex<Steady>,
     metrics: LifecycleMetrics,
 }
 
@@ -103,10 +104,10 @@ pub fn preview(shared: Shared, events: Arc<dyn EventSink>, config: Config) -> Re
 impl LifecycleController {
     fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, config: Config) -> Self {
         let metrics = LifecycleMetrics::new(&shared.metrics);
-        let started = (shared.clock.now(), shared.clock.wall());
+        let steady = Mutex::new(Steady::new(shared.clock.now(), shared.clock.wall()));
         let (unconfirmed, last_tried, reported) = Default::default();
         let skips = Skips::new("nodelifecycle", view.clone(), &shared.metrics);
-        Self { shared, view, events, config, skips, unconfirmed, last_tried, reported, started, metrics }
+        Self { shared, view, events, config, skips, unconfirmed, last_tried, reported, steady, metrics }
     }
 
     /// One pass over all nodes.
@@ -175,9 +176,10 @@ impl LifecycleController {
         self.metrics.duration.observe(took.as_secs_f64());
     }
 
-    /// The wall clock as it would be without jumps since the start.
+    /// The wall clock as it would be without jumps.
     fn now(&self) -> SystemTime {
-        self.started.1 + self.shared.clock.now().saturating_duration_since(self.started.0)
+        let clock = &self.shared.clock;
+        self.steady.lock().unwrap_or_else(PoisonError::into_inner).at(clock.now(), clock.wall())
     }
 
     /// Writes at once.

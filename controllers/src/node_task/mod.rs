@@ -180,7 +180,7 @@ impl NodeTaskController {
         }
         let key = Key { name: node.name.clone(), provider_id: node.provider_id.clone(), deleted };
         match self.task.limits().rate {
-            Some(_) => drop(self.queue.add_rate_limited(key)),
+            Some(_) => self.queue.add_limited(key),
             None => self.queue.add(key),
         }
     }

@@ -1,11 +1,12 @@
 //! Tasks that do not end, and the node of a key.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::deadline::{READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    FlagValues, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError,
+    FlagValues, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, ObjectChange, Plan, ProviderError,
 };
 use ccm_runtime::runner::{Outcome, Reconciler, SyncError};
 use ccm_runtime::{Gate, Queue, RateLimit};
@@ -79,4 +80,44 @@ fn a_node_that_came_back_is_the_same_only_on_the_same_machine() {
     for other in [node("a", Some("x:///2")), node("a", None), node("b", Some("x:///1"))] {
         assert!(!key.is_of(&other), "{other:?}");
     }
+}
+
+/// As those of the tagging controller of AWS, with a rate limit.
+#[derive(Default)]
+struct Fails(Mutex<Vec<bool>>);
+
+#[async_trait]
+impl NodeTask for Fails {
+    fn limits(&self) -> NodeTaskLimits {
+        NodeTaskLimits { batch: 10, workers: 1, rate: Some((10.0, 100)), tries: Some(9) }
+    }
+    fn is_due(&self, _node: &Node) -> bool {
+        true
+    }
+    async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>> {
+        work.iter().map(|_| Err(ProviderError::unknown("EC2 does not know the instance yet"))).collect()
+    }
+    async fn plan(&self, _work: &NodeWork) -> Result<Plan, ProviderError> {
+        std::future::pending().await
+    }
+    fn failed(&self, _work: &NodeWork, _error: &ProviderError, last: bool) {
+        self.0.lock().unwrap().push(last);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_node_are_no_failures_of_its_task() {
+    let (shared, task) = (test_shared::shared(), Arc::new(Fails::default()));
+    let queue = Queue::new("fails", RateLimit::DEFAULT, &shared.metrics);
+    let controller = NodeTaskController { shared, task: task.clone(), spec: &SPEC, queue: queue.clone() };
+    let node = Arc::new(Node { name: "a".into(), ..Node::default() });
+    for _ in 0..20 {
+        controller.changed(&ObjectChange::Updated(node.clone(), node.clone()));
+    }
+    let key = queue.take_ready(1).await.unwrap().remove(0);
+    let work = NodeWork { name: "a".into(), provider_id: None, node: Some(node) };
+    let mut answer = controller.reconcile(vec![(key.clone(), work)]).await;
+    assert!(matches!(answer.remove(0).1, Err(SyncError::Provider { .. })), "it is tried again");
+    assert_eq!(*task.0.lock().unwrap(), [false]);
+    assert!(queue.add_rate_limited(key) < Duration::from_secs(1));
 }

@@ -247,10 +247,12 @@ impl ServiceController {
         self.metrics.syncs.inc();
         let nodes = known.hosts?;
         self.attempt(key, &nodes);
-        // The next ensure handles changes that are not synced yet. The provider's notes are included: the provider
-        // finds its load balancer by them.
-        let service = Arc::new(self.with_notes(&known.service, &current));
-        Some(self.work(service, nodes, ServiceAction::UpdateHosts))
+        // The next ensure handles changes that are not synced yet. What was written since the last one is included: the
+        // provider finds its load balancer by the notes and the status.
+        let mut service = self.with_notes(&known.service, &current);
+        service.metadata.finalizers.clone_from(&current.metadata.finalizers);
+        service.status.clone_from(&current.status);
+        Some(self.work(Arc::new(service), nodes, ServiceAction::UpdateHosts))
     }
 
     /// Records that a call with these hosts begins.
@@ -311,6 +313,10 @@ impl ServiceController {
             message = format!("{message}; {error}");
         }
         self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
+        // No ensure is made without the finalizer, and that may be refused for long.
+        if !self.finalizers(&work.service).missing.is_empty() {
+            return Err(SyncError::provider("", &error));
+        }
         // A full ensure repairs the failure, and has its own back-off. A delay that the cloud requests is kept.
         self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());
         Ok(Outcome::Done)

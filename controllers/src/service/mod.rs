@@ -37,6 +37,7 @@ use ccm_runtime::{Client, Permission, Queue, RateLimit};
 
 use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
+use self::status::Contest;
 pub use self::related::RelatedObjects;
 pub use self::role::{Owners, Role};
 use crate::drift::Drift;
@@ -123,6 +124,7 @@ struct ServiceState {
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
     /// The last status that the provider returned; empty if another controller provides the load balancer.
     status: LoadBalancerStatus,
+    contest: Contest,
     /// All groups that may hold parts of the load balancer since the last ensure.
     groups: BTreeSet<GroupKey>,
     /// The annotations that the provider last requested. When the watch shows them, that is not a change by the user.
@@ -146,6 +148,22 @@ impl ServiceState {
     fn reach(&mut self, hosts: &Arc<[NodeRef]>) {
         self.present = hosts.clone();
         self.all_present = true;
+    }
+
+    /// The Service with the status and the notes that were written since it was synced, for its deletion after the object
+    /// is gone: the provider finds what it made by them.
+    fn as_written(&self) -> Service {
+        let mut service = (*self.service).clone();
+        if !self.status.ingress.is_empty() {
+            service.status.load_balancer.clone_from(&self.status);
+        }
+        for (key, value) in &self.noted {
+            match value.clone() {
+                Some(value) => drop(service.metadata.annotations.insert(key.clone(), value)),
+                None => drop(service.metadata.annotations.remove(key)),
+            }
+        }
+        service
     }
 
     /// Whether the load balancer matches the Service and the hosts.

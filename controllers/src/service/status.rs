@@ -1,18 +1,50 @@
 //! Restores what another client removed from a Service, without a call to the cloud: the status and the finalizer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ccm_provider::{LoadBalancerStatus, Service, ServiceKey};
-use ccm_runtime::runner::Outcome;
-
+use ccm_provider::{EventType, LoadBalancerStatus, Notes, Service, ServiceKey, Subject};
+use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 
 use super::sync::Prepared;
 use super::{ServiceController, ServiceState, Work};
 
-/// The time until a change is undone: two clients that disagree must not cause a storm.
-const RESTORE: Duration = Duration::from_secs(4);
+/// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. It
+/// doubles with each change that follows soon.
+const RESTORE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(600));
+/// A change within this time after the last restoration is one of another client that does the same.
+const SOON: Duration = Duration::from_secs(60);
+/// The restoration that the user is told about.
+const TOLD: u32 = 3;
+
+/// Changes of another client that were undone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Contest {
+    restored: Option<Instant>,
+    /// Since when something is lost.
+    lost: Option<Instant>,
+    /// Restorations of which each followed soon after the one before.
+    times: u32,
+}
+
+impl Contest {
+    /// Something is lost now, or still. Returns the time until it is restored.
+    fn lose(&mut self, now: Instant) -> Duration {
+        if self.lost.is_none() {
+            self.lost = Some(now);
+            let is_soon = self.restored.is_some_and(|restored| now.saturating_duration_since(restored) < SOON);
+            self.times = if is_soon { self.times } else { 0 };
+        }
+        RESTORE.0.saturating_mul(1 << self.times.min(8)).min(RESTORE.1)
+    }
+
+    /// It is restored. Returns how often that happened in a row.
+    fn restore(&mut self, now: Instant) -> u32 {
+        (self.restored, self.lost, self.times) = (Some(now), None, self.times.saturating_add(1));
+        self.times
+    }
+}
 
 impl ServiceState {
     /// The status that another client changed or removed, if the load balancer needs no change, or if its change failed:
@@ -28,9 +60,37 @@ impl ServiceState {
 impl ServiceController {
     /// Queues the restoration of a status that is not the one of the load balancer, or of a finalizer.
     pub(super) fn check_status(&self, key: &ServiceKey, now: &Service) {
-        if self.known(key).is_some_and(|known| self.lost(&known, now).is_some()) {
-            self.queue.add_after(Work::Status(key.clone()), RESTORE);
+        let is_lost = self.known(key).is_some_and(|known| self.lost(&known, now).is_some());
+        let delay = self.lock().get_mut(key).and_then(|known| {
+            if !is_lost {
+                known.contest.lost = None;
+            }
+            is_lost.then(|| known.contest.lose(self.shared.clock.now()))
+        });
+        if let Some(delay) = delay {
+            self.queue.add_after(Work::Status(key.clone()), delay);
         }
+    }
+
+    /// Writes what another client changed.
+    pub(super) async fn restore(&self, service: &Arc<Service>, patch: ServicePatch) -> Result<Outcome, SyncError> {
+        let subject = Subject::service(service);
+        let wanted = patch.status.clone();
+        self.write(service, patch, &Notes::default()).await.map_err(|error| self.failed(&subject, error))?;
+        let now = self.shared.clock.now();
+        let times = self.lock().get_mut(&service.key()).map(|known| known.contest.restore(now));
+        if times == Some(TOLD) {
+            let text = match wanted {
+                Some(wanted) => format!(
+                    "another client changes the addresses to {}, and this controller back to {}: stop one of them",
+                    addresses(&service.status.load_balancer),
+                    addresses(&wanted)
+                ),
+                None => "another client removes the finalizer of the load balancer, which is added again".to_owned(),
+            };
+            self.events.event(&subject, EventType::Warning, "LoadBalancerStatusContested", &text);
+        }
+        Ok(Outcome::Done)
     }
 
     /// From now on another controller writes the status.
@@ -67,5 +127,33 @@ impl ServiceController {
         }
         self.queue.add(Work::Sync(key.clone()));
         Prepared::Ended(Ok(Outcome::Done))
+    }
+}
+
+fn addresses(status: &LoadBalancerStatus) -> String {
+    let address = |one: &ccm_provider::LoadBalancerIngress| {
+        if one.ip.is_empty() { one.hostname.clone() } else { one.ip.clone() }
+    };
+    format!("[{}]", status.ingress.iter().map(address).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_follow_soon_are_undone_ever_later_and_others_at_once() {
+        let (mut contest, mut now) = (Contest::default(), Instant::now());
+        let mut delays = Vec::new();
+        for _ in 0..10 {
+            let delay = contest.lose(now);
+            assert_eq!(contest.lose(now + delay / 2), delay, "it is the same loss");
+            now += delay;
+            contest.restore(now);
+            delays.push(delay.as_secs());
+            now += Duration::from_secs(1);
+        }
+        assert_eq!(delays, [4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        assert_eq!(contest.lose(now + SOON), RESTORE.0);
     }
 }

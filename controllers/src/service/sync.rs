@@ -26,6 +26,7 @@ use serde_json::Value;
 use super::conditions::Progress;
 use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
+use super::status::Contest;
 use super::writes::Adds;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
@@ -72,7 +73,7 @@ impl ServiceController {
         &self,
         work: Vec<(Work, Option<Arc<Service>>)>,
     ) -> Vec<(Work, Result<Outcome, SyncError>)> {
-        // A full sync covers the hosts too; both at once would be two calls for one Service.
+        // A full sync covers the hosts too, unless it ends early; both at once would be two calls for one Service.
         let whole: BTreeSet<ServiceKey> = work
             .iter()
             .filter_map(|(work, _)| match work {
@@ -86,15 +87,13 @@ impl ServiceController {
             .map(|(work, _)| work.key().clone())
             .collect();
         let failed = self.delete_replaced(&work).await;
-        let (whole, busy, failed) = (&whole, &busy, &failed);
-        let prepared = join_all(work.into_iter().map(|(key, service)| async move {
+        let (busy, failed) = (&busy, &failed);
+        let is_covered = |(work, _): &(Work, _)| matches!(work, Work::Hosts(hosts) if whole.contains(hosts));
+        let (hosts, work): (Vec<_>, Vec<_>) = work.into_iter().partition(is_covered);
+        let mut prepared = join_all(work.into_iter().map(|(key, service)| async move {
             let prepared = match &key {
                 Work::Sync(key) if failed.contains_key(key) => {
                     Prepared::Ended(failed.get(key).cloned().map_or(Ok(Outcome::Done), Err))
-                }
-                Work::Hosts(hosts) if whole.contains(hosts) => {
-                    self.end_pass(hosts);
-                    Prepared::Ended(Ok(Outcome::Done))
                 }
                 // Both end with a check of the status.
                 Work::Status(key) if busy.contains(key) => Prepared::Ended(Ok(Outcome::Done)),
@@ -103,6 +102,10 @@ impl ServiceController {
             (key, prepared)
         }))
         .await;
+        for (key, _) in hosts {
+            let hosts = self.prepare_covered(&key, &prepared).await;
+            prepared.push((key, hosts));
+        }
         let items: Vec<ServiceWork> = prepared
             .iter()
             .filter_map(|(_, prepared)| match prepared {
@@ -124,10 +127,7 @@ impl ServiceController {
                         let notes = Notes::default();
                         self.unless_panicked(&service, self.finish_cleanup(&service, &notes)).await
                     }
-                    Prepared::Status(service, patch) => {
-                        let written = self.write(&service, patch, &Notes::default()).await;
-                        written.map(|()| Outcome::Done).map_err(|error| self.failed(&Subject::service(&service), error))
-                    }
+                    Prepared::Status(service, patch) => self.restore(&service, patch).await,
                     Prepared::Provider(work, purpose) => match reply {
                         Some(reply) => self.finish(&work, purpose, reply, took).await,
                         None => Err(SyncError::Retry("no answer from the provider".into())),
@@ -137,6 +137,19 @@ impl ServiceController {
             }
         });
         join_all(finishing).await
+    }
+
+    /// A host update beside a sync of the Service.
+    async fn prepare_covered(&self, work: &Work, prepared: &[(Work, Prepared)]) -> Prepared {
+        let is_sync = |(other, _): &&(Work, Prepared)| matches!(other, Work::Sync(key) if key == work.key());
+        match prepared.iter().find(is_sync).map(|(_, sync)| sync) {
+            Some(Prepared::Ended(Err(_))) => self.prepare_caught(work, None).await,
+            Some(Prepared::Ended(Ok(Outcome::After(delay)))) => Prepared::Ended(Ok(Outcome::After(*delay))),
+            _ => {
+                self.end_pass(work.key());
+                Prepared::Ended(Ok(Outcome::Done))
+            }
+        }
     }
 
     /// A part of the sync of one Service; its panic does not fail the other Services of the group.
@@ -221,6 +234,7 @@ impl ServiceController {
             pass: None,
             converged: None,
             status: LoadBalancerStatus::default(),
+            contest: Contest::default(),
             groups: BTreeSet::new(),
             noted: BTreeMap::new(),
             at_work: None,
@@ -258,7 +272,7 @@ impl ServiceController {
         } else {
             self.begin(&known.service, ServiceAction::Delete);
         }
-        let work = self.work(known.service, Arc::default(), ServiceAction::Delete);
+        let work = self.work(Arc::new(known.as_written()), Arc::default(), ServiceAction::Delete);
         self.planned(work, Purpose::Forget).await
     }
 
@@ -625,7 +639,7 @@ impl ServiceController {
     }
 
     /// Emits an event on the Service. Neither a closed gate nor a cloud that needs time is a failure.
-    fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
+    pub(super) fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
         if !matches!(error, SyncError::Closed(_)) && !error.is_in_progress() {
             let message = format!("{}{error}", conditions::FAILED);
             self.events.failure(subject, "SyncLoadBalancerFailed", &message, error.class());

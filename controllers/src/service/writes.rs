@@ -49,14 +49,19 @@ impl ServiceController {
         all
     }
 
+    /// The Service as it is now: its status and notes may have been written since it was read.
+    fn current(&self, service: &Arc<Service>) -> Arc<Service> {
+        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
+        now.unwrap_or_else(|| service.clone())
+    }
+
     /// The conditions to write with the next status patch; `None` when they are disabled or up to date.
-    pub(super) fn conditions(&self, service: &Service, progress: Progress<'_>) -> Option<ConditionChanges> {
+    pub(super) fn conditions(&self, service: &Arc<Service>, progress: Progress<'_>) -> Option<ConditionChanges> {
         if !self.config.conditions {
             return None;
         }
         // The finalizer may have been written since the Service was read, and conditions with it.
-        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
-        let present = now.as_ref().map_or(&service.status.conditions, |now| &now.status.conditions);
+        let present = &self.current(service).status.conditions;
         conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
     }
 
@@ -116,21 +121,19 @@ impl ServiceController {
         if let (Some(status), Some(known)) = (&patch.status, self.lock().get_mut(&service.key())) {
             known.status.clone_from(status);
         }
-        patch.status = patch.status.filter(|status| !service.status.load_balancer.same_as(status));
+        let now = self.current(service);
+        patch.status = patch.status.filter(|status| !now.status.load_balancer.same_as(status));
         if *notes != Notes::default() {
             if let Some(known) = self.lock().get_mut(&service.key()) {
                 known.noted.clone_from(&notes.annotations);
             }
-            self.add_notes(&mut patch, service, notes);
+            self.add_notes(&mut patch, service, &now, notes);
         }
         let written = self.shared.service_writer().write(service, &patch).await.map(drop);
         written.map_err(|error| SyncError::gate("failed to update load balancer status", error))
     }
 
-    fn add_notes(&self, patch: &mut ServicePatch, service: &Arc<Service>, notes: &Notes) {
-        // Notes may have been written since the Service was read.
-        let now = self.shared.services.get(&service.key()).filter(|now| now.metadata.uid == service.metadata.uid);
-        let now = now.as_ref().unwrap_or(service);
+    fn add_notes(&self, patch: &mut ServicePatch, service: &Service, now: &Service, notes: &Notes) {
         let differs = |(key, value): &(&String, &Option<String>)| now.metadata.annotations.get(*key) != value.as_ref();
         patch.annotations = notes.annotations.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();
         let at = timestamp(self.shared.clock.wall());

@@ -19,6 +19,10 @@ const NEXT_LEADER: Duration = Duration::from_secs(1);
 pub trait Turn: Send + Sync {
     /// Whether a write may begin: this process leads, and no shutdown has begun.
     fn may_write(&self) -> bool;
+    /// Whether a write may begin that completes earlier ones of the call: this process leads, also while it stops.
+    fn may_complete(&self) -> bool {
+        self.may_write()
+    }
     /// Completes when no write may begin any more.
     async fn ended(&self);
     /// The work waits for the cloud, in one more place.
@@ -45,6 +49,7 @@ pub struct Scope {
     turn: Option<Arc<dyn Turn>>,
     finalizers: Option<Arc<dyn Finalizers>>,
     answers: Option<Arc<Answers>>,
+    completes: bool,
 }
 
 impl fmt::Debug for Scope {
@@ -69,6 +74,13 @@ impl Scope {
     #[must_use]
     pub fn with_answers(self, receive: impl Fn(usize, &Result<(), ProviderError>) + Send + Sync + 'static) -> Self {
         Self { answers: Some(Arc::new(receive)), ..self }
+    }
+
+    /// The scope for writes that complete earlier ones of the call, such as the replacement of what was deleted: the shutdown
+    /// waits for them. It limits the time of all work in flight.
+    #[must_use]
+    pub fn completing(&self) -> Self {
+        Self { completes: true, ..self.clone() }
     }
 
     /// Returns the answer for the item at this place early, so that it need not wait for those of others. The call still returns
@@ -98,13 +110,12 @@ impl Scope {
     ///
     /// The process stops, or no longer leads. The work is left to the next leader.
     pub fn may_write(&self) -> Result<(), ProviderError> {
-        match &self.turn {
-            Some(turn) if !turn.may_write() => Err(stopping()),
-            _ => Ok(()),
-        }
+        let may_write = |turn: &Arc<dyn Turn>| if self.completes { turn.may_complete() } else { turn.may_write() };
+        if self.turn.as_ref().is_none_or(may_write) { Ok(()) } else { Err(stopping()) }
     }
 
-    /// Waits for the cloud without occupying a worker. A wait only reads, so a shutdown ends it.
+    /// Waits for the cloud without occupying a worker. A wait only reads, so a shutdown ends it, unless it is
+    /// [completing](Self::completing).
     ///
     /// # Errors
     ///
@@ -112,7 +123,13 @@ impl Scope {
     pub async fn waiting<T>(&self, wait: impl Future<Output = T> + Send) -> Result<T, ProviderError> {
         let Some(turn) = &self.turn else { return Ok(wait.await) };
         let waiting = Waiting::new(&**turn);
-        let ended = match select(std::pin::pin!(wait), turn.ended()).await {
+        let ended = async {
+            match self.completes {
+                true => std::future::pending().await,
+                false => turn.ended().await,
+            }
+        };
+        let ended = match select(std::pin::pin!(wait), std::pin::pin!(ended)).await {
             Either::Left((value, _)) => Some(value),
             Either::Right(_) => None,
         };

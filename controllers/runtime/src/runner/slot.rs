@@ -37,6 +37,10 @@ impl Turn for NoSlot {
         self.0.may_begin()
     }
 
+    fn may_complete(&self) -> bool {
+        self.0.may_write()
+    }
+
     async fn ended(&self) {
         self.0.ended().await;
     }
@@ -97,6 +101,10 @@ impl Slot {
 impl Turn for Slot {
     fn may_write(&self) -> bool {
         self.leadership.may_begin()
+    }
+
+    fn may_complete(&self) -> bool {
+        self.leadership.may_write()
     }
 
     async fn ended(&self) {

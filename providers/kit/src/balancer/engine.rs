@@ -20,18 +20,16 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::lookups::{Found, Lookups};
-use super::memory::{Memory, Parked};
+use super::memory::Memory;
 use super::run::{Results, Run};
 use super::step::{Kind, Plan, Step};
-use super::{BalancerCloud, Progress, Reached};
+use super::{BalancerCloud, Reached};
 use crate::lock::lock;
 
 /// An observation for a deletion may be used for the deletion itself within this time.
 const RECENT: Duration = Duration::from_secs(1);
 /// The delay before the next read of a new load balancer that the cloud does not show yet.
 pub(super) const NOT_SHOWN: Duration = Duration::from_secs(5);
-/// The limit of a read of an operation of an earlier call.
-const POLL: Duration = Duration::from_secs(5);
 
 /// The load balancers of a cloud.
 ///
@@ -39,7 +37,7 @@ const POLL: Duration = Duration::from_secs(5);
 /// hanging call does not block its group indefinitely.
 pub struct Engine<C: BalancerCloud> {
     pub(super) cloud: C,
-    memory: Memory,
+    memory: Memory<C::Write>,
     lookups: Lookups,
     /// Observations that found something to delete, by Service; each is used once.
     recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
@@ -72,39 +70,44 @@ impl<C: BalancerCloud> Engine<C> {
         &self.cloud
     }
 
-    async fn run(
-        &self,
-        cluster: &str,
-        work: &[ServiceWork],
-        scope: &Scope,
-    ) -> Result<Vec<ServiceAnswer>, ProviderError> {
+    async fn run(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
         let mut results = Results::new(work.len());
         let (work, wanted) = self.wanted(cluster, work, &mut results);
-        let Some(wanted) = wanted else { return Ok(failed_all(&results)) };
+        let Some(wanted) = wanted else { return failed_all(&results) };
         let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.cloud.groups(&item.service)).collect();
-        let parked = self.poll_parked(&groups, &work, &mut results).await;
-        let (mut observed, mut plan) = self.first(cluster, &work, &wanted).await?;
         let made = C::Made::default();
-        let run = Run {
-            cloud: &self.cloud,
-            memory: &self.memory,
-            work: &work,
-            groups: &groups,
-            made: &made,
-            scope,
-            parked: &parked,
+        let (cloud, memory, parked) = (&self.cloud, &self.memory, BTreeMap::new());
+        let mut run = Run { cloud, memory, work: &work, groups: &groups, made: &made, scope, parked };
+        run.parked = run.poll_parked(&mut results).await;
+        let (mut observed, mut plan) = match self.first(cluster, &work, &wanted).await {
+            Ok(first) => first,
+            Err(error) => {
+                (0..work.len()).for_each(|place| results.fail(place, &error));
+                return failed_all(&results);
+            }
         };
         self.cloud.report(&work, &plan.findings);
         self.begin(&run, &mut plan, &mut results).await;
         Self::wait_for_creations(&run, &mut plan, &mut results);
+        let mut planned = plan.places(work.len());
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
         let mut replans = self.cloud.replans();
         while !conflicts.is_empty() && replans > 0 {
             replans -= 1;
-            (observed, plan) = self.first(cluster, &work, &wanted).await?;
+            let mut second = Results::new(work.len());
+            match self.first(cluster, &work, &wanted).await {
+                Ok(next) => (observed, plan) = next,
+                Err(error) => {
+                    conflicts.iter().for_each(|place| second.fail(*place, &error));
+                    results.take_over(second, &conflicts);
+                    break;
+                }
+            }
             plan.steps.retain(|step| conflicts.iter().any(|place| step.items.contains(*place)));
             plan.failed.retain(|place, _| conflicts.contains(place));
-            let mut second = Results::new(work.len());
+            planned.extend(plan.places(work.len()));
+            // The first round may have left operations.
+            run.parked = self.memory.parked(&groups);
             conflicts = self.execute(&run, &observed, &wanted, &plan, &mut second).await;
             // Who was faster twice with the same object may always be.
             if !second.lost.is_disjoint(&results.lost) {
@@ -115,7 +118,6 @@ impl<C: BalancerCloud> Engine<C> {
         if let Err(error) = self.cloud.finish(&made) {
             (0..work.len()).for_each(|place| results.fail(place, &error));
         }
-        let is_planned = !plan.steps.is_empty();
         // Read again only if something was written and the status is needed: the addresses may be new.
         if results.written > 0 && work.iter().any(|item| item.action == ServiceAction::Ensure) {
             let after = self.cloud.observe_after(cluster, &work, &wanted, &observed);
@@ -126,18 +128,15 @@ impl<C: BalancerCloud> Engine<C> {
                     plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(unclear);
                 }
                 // Only those whose state has changed need the read.
-                Err(error) => {
-                    let is_changed = |place: &usize| plan.steps.iter().any(|step| step.items.contains(*place));
-                    (0..work.len()).filter(is_changed).for_each(|place| results.fail(place, &error));
-                }
+                Err(error) => planned.iter().for_each(|place| results.fail(*place, &error)),
             }
         }
         let answers = work.iter().zip(results.errors).enumerate().map(|(place, (item, error))| {
             let service = &*item.service;
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
-            self.answer(item, error, &reached, is_planned)
+            self.answer(item, error, &reached, !planned.is_empty())
         });
-        Ok(answers.collect())
+        answers.collect()
     }
 
     /// The desired state, with the errors of invalid items; `None` if nothing is left to do. An invalid Service keeps
@@ -251,44 +250,6 @@ impl<C: BalancerCloud> Engine<C> {
             self.runs.fetch_add(1, Ordering::SeqCst);
         }
         results.conflicts()
-    }
-
-    /// Reads the operations of earlier calls for these groups. Returns those that are not done; failures are errors of
-    /// the Services that waited.
-    async fn poll_parked(
-        &self,
-        groups: &BTreeSet<GroupKey>,
-        work: &[ServiceWork],
-        results: &mut Results,
-    ) -> BTreeMap<String, Parked> {
-        let mut parked = self.memory.parked(groups);
-        let polls = parked.iter().map(|(object, parked)| async move {
-            let poll = within("the operation", POLL, self.cloud.poll(&parked.operation));
-            (object.clone(), poll.await)
-        });
-        for (object, state) in join_all(polls).await {
-            let state = match (state, parked.get(&object)) {
-                // The next observation shows what became of it.
-                (Err(error), Some(Parked { operation, .. })) if matches!(error.class(), ErrorClass::Denied { .. }) => {
-                    let text = format!("{} was accepted, and cannot be followed", operation.text);
-                    Ok(Progress::Failed(error.wrap(text)))
-                }
-                (state, _) => state,
-            };
-            match state {
-                Ok(Progress::Failed(error)) => {
-                    let failed = parked.remove(&object);
-                    let concerns = |item: &ServiceWork| failed.as_ref().is_some_and(|failed| failed.concerns(item));
-                    for (place, _) in work.iter().enumerate().filter(|(_, item)| concerns(item)) {
-                        results.fail(place, &error);
-                    }
-                }
-                Ok(Progress::Done) => drop(parked.remove(&object)),
-                Ok(Progress::Running) | Err(_) => continue,
-            }
-            self.memory.unpark(&object);
-        }
-        parked
     }
 
     fn answer(
@@ -454,15 +415,8 @@ pub async fn write_all<C: BalancerCloud>(
     steps: &[Step<C::Write>],
 ) -> Result<(), ProviderError> {
     let made = C::Made::default();
-    let run = Run {
-        cloud,
-        memory: &Memory::default(),
-        work,
-        groups: &BTreeSet::new(),
-        made: &made,
-        scope: &Scope::default(),
-        parked: &BTreeMap::new(),
-    };
+    let (memory, groups, scope, parked) = (&Memory::default(), &BTreeSet::new(), &Scope::default(), BTreeMap::new());
+    let run = Run { cloud, memory, work, groups, made: &made, scope, parked };
     let mut results = Results::new(work.len());
     run.steps(steps, &BTreeMap::new(), &mut results).await;
     results.errors.into_iter().flatten().next().map_or(Ok(()), Err)?;
@@ -523,8 +477,7 @@ impl<C: BalancerCloud> LoadBalancer for Engine<C> {
 
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
         let began = Instant::now();
-        let failed = |error: ProviderError| work.iter().map(|_| Err(error.clone()).into()).collect();
-        let answers: Vec<ServiceAnswer> = self.run(cluster, work, scope).await.unwrap_or_else(failed);
+        let answers = self.run(cluster, work, scope).await;
         for (item, answer) in work.iter().zip(&answers) {
             if !answer.result.as_ref().is_err_and(ProviderError::is_in_progress) {
                 self.cloud.ended(item.action, answer.result.is_ok(), began.elapsed());

@@ -1,8 +1,8 @@
-//! What the engine remembers between calls: refusals and operations that are not done.
+//! What the engine remembers between calls: refusals, operations that are not done, and what waits for its successor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, GroupKey, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Verb};
@@ -19,13 +19,17 @@ const OWN: &str = "cloud-controller-manager/";
 /// The bounds of the delay until an unfinished operation is read again; in between it is a quarter of its age.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// By verb, object and part.
-    refused: Mutex<BTreeMap<(Verb, String, Part), Refusal>>,
+#[derive(Debug)]
+pub(super) struct Memory<W> {
+    refused: Mutex<BTreeMap<Key, Refusal>>,
     /// By object.
-    parked: Mutex<BTreeMap<String, Parked>>,
+    parked: Mutex<BTreeMap<String, Arc<Parked<W>>>>,
+    /// By the object of the successor.
+    removed: Mutex<BTreeMap<String, Arc<Removed<W>>>>,
 }
+
+/// The verb, object and part of a step.
+type Key = (Verb, String, Part);
 
 #[derive(Debug)]
 struct Refusal {
@@ -35,9 +39,28 @@ struct Refusal {
     error: ProviderError,
 }
 
-/// An operation that was not done when its call ended.
+/// A request that a refusal is remembered for.
 #[derive(Debug, Clone)]
-pub(super) struct Parked {
+pub(super) struct Request {
+    key: Key,
+    fingerprint: u64,
+}
+
+/// What comes back if its successor is refused.
+#[derive(Debug)]
+pub(super) struct Removed<W> {
+    restore: Vec<Arc<Step<W>>>,
+    /// The UIDs of its Services: others of the same name never had it.
+    uids: BTreeSet<String>,
+    until: Instant,
+}
+
+/// The object of a successor, and what was removed for it.
+pub(super) type Room<W> = (String, Arc<Removed<W>>);
+
+/// An operation that was not done when its call ended.
+#[derive(Debug)]
+pub(super) struct Parked<W> {
     pub(super) operation: Operation,
     /// The groups of the call.
     pub(super) groups: BTreeSet<GroupKey>,
@@ -45,9 +68,40 @@ pub(super) struct Parked {
     pub(super) services: BTreeSet<ServiceKey>,
     pub(super) verb: Verb,
     pub(super) since: Instant,
+    pub(super) request: Option<Request>,
+    /// Executed if the cloud refuses it afterwards.
+    pub(super) restore: Vec<Arc<Step<W>>>,
+    /// The object for which it makes room, and what comes back if that is refused.
+    pub(super) room: Option<Room<W>>,
 }
 
-impl Parked {
+impl Request {
+    /// Members change with the nodes, and are not remembered.
+    pub(super) fn of<W>(step: &Step<W>, work: &[ServiceWork]) -> Option<Self> {
+        let is_remembered = match step.summary.verb {
+            Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
+            Verb::Detach => step.part.kind == Kind::Settings,
+            Verb::Delete => false,
+        };
+        is_remembered.then(|| Self::new(step, work))
+    }
+
+    pub(super) fn new<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
+        Self { key: key(step), fingerprint: fingerprint(step, work) }
+    }
+}
+
+impl<W> Removed<W> {
+    /// What a deletion removes for a later step, if it can come back.
+    pub(super) fn by(deletion: &Step<W>, later: &[Step<W>], work: &[ServiceWork]) -> Option<Room<W>> {
+        let successor = deletion.successors(later).find(|successor| !successor.restore.is_empty())?;
+        let restore = successor.restore.clone();
+        let removed = Self { restore, uids: uids(successor, work), until: Instant::now() + REFUSED };
+        Some((successor.object(), removed.into()))
+    }
+}
+
+impl<W> Parked<W> {
     /// Whether it creates something for this Service alone, which an observation may not show yet.
     pub(super) fn creates_for(&self, service: &ServiceKey) -> bool {
         self.verb == Verb::Create && self.services.len() == 1 && self.services.contains(service)
@@ -66,9 +120,16 @@ impl Parked {
     }
 }
 
-impl Memory {
+impl<W> Default for Memory<W> {
+    fn default() -> Self {
+        let (refused, parked, removed) = Default::default();
+        Self { refused, parked, removed }
+    }
+}
+
+impl<W> Memory<W> {
     /// The error of the same step, if the cloud has refused it for these Services.
-    pub(super) fn refusal<W>(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
+    pub(super) fn refusal(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
         let mut refused = lock(&self.refused);
         if refused.is_empty() {
             return None;
@@ -78,28 +139,45 @@ impl Memory {
         (refusal.fingerprint == fingerprint(step, work)).then(|| refusal.error.clone())
     }
 
-    /// Remembers an error for this time if the cloud would refuse the same write again. Members change with the nodes,
-    /// and are not remembered.
-    pub(super) fn note<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError, lasts: Duration) {
-        let is_request = match step.summary.verb {
-            Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
-            Verb::Detach => step.part.kind == Kind::Settings,
-            Verb::Delete => false,
-        };
-        if is_request && is_final(error) {
-            self.keep(step, work, error, lasts);
+    /// Remembers an error for this time if the cloud would refuse the same write again.
+    pub(super) fn note(&self, request: Option<Request>, error: &ProviderError, lasts: Duration) {
+        if let Some(request) = request.filter(|_| is_final(error)) {
+            self.keep(request, error, lasts);
         }
     }
 
     /// Remembers an error for this time.
-    pub(super) fn keep<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError, lasts: Duration) {
-        let until = Instant::now() + lasts;
-        let refusal = Refusal { fingerprint: fingerprint(step, work), until, error: error.clone() };
-        lock(&self.refused).insert(key(step), refusal);
+    pub(super) fn keep(&self, Request { key, fingerprint }: Request, error: &ProviderError, lasts: Duration) {
+        let refusal = Refusal { fingerprint, until: Instant::now() + lasts, error: error.clone() };
+        lock(&self.refused).insert(key, refusal);
     }
 
-    pub(super) fn park(&self, object: String, parked: Parked) {
-        lock(&self.parked).insert(object, parked);
+    /// Remembers what was removed, until its successor is there.
+    pub(super) fn removed(&self, (successor, removed): Room<W>) {
+        let mut all = lock(&self.removed);
+        all.retain(|_, one| Instant::now() < one.until);
+        all.insert(successor, removed);
+    }
+
+    /// Whether a successor is missing.
+    pub(super) fn replaces(&self) -> bool {
+        !lock(&self.removed).is_empty()
+    }
+
+    /// What was removed for this step, by an earlier one.
+    pub(super) fn removed_for(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Vec<Arc<Step<W>>>> {
+        let all = lock(&self.removed);
+        let removed = all.get(&step.object()).filter(|one| Instant::now() < one.until)?;
+        (removed.uids == uids(step, work)).then(|| removed.restore.clone())
+    }
+
+    /// The object is there, or nothing can come back for it.
+    pub(super) fn is_replaced(&self, object: &str) {
+        lock(&self.removed).remove(object);
+    }
+
+    pub(super) fn park(&self, object: String, parked: Parked<W>) {
+        lock(&self.parked).insert(object, parked.into());
     }
 
     pub(super) fn unpark(&self, object: &str) {
@@ -107,7 +185,7 @@ impl Memory {
     }
 
     /// The unfinished operations of these groups, by object.
-    pub(super) fn parked(&self, groups: &BTreeSet<GroupKey>) -> BTreeMap<String, Parked> {
+    pub(super) fn parked(&self, groups: &BTreeSet<GroupKey>) -> BTreeMap<String, Arc<Parked<W>>> {
         let parked = lock(&self.parked);
         let concerned = parked.iter().filter(|(_, parked)| !parked.groups.is_disjoint(groups));
         concerned.map(|(object, parked)| (object.clone(), parked.clone())).collect()
@@ -119,8 +197,13 @@ pub(super) fn is_final(error: &ProviderError) -> bool {
     matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unsupported)
 }
 
-fn key<W>(step: &Step<W>) -> (Verb, String, Part) {
+fn key<W>(step: &Step<W>) -> Key {
     (step.summary.verb, step.object(), step.part.clone())
+}
+
+fn uids<W>(step: &Step<W>, work: &[ServiceWork]) -> BTreeSet<String> {
+    let concerned = work.iter().enumerate().filter(|(place, _)| step.items.contains(*place));
+    concerned.map(|(_, item)| item.service.metadata.uid.to_string()).collect()
 }
 
 fn fingerprint<W>(step: &Step<W>, work: &[ServiceWork]) -> u64 {

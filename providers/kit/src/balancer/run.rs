@@ -1,21 +1,21 @@
 //! Executes the steps of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 
-use super::memory::{Memory, Parked, REFUSED, is_final};
+use super::memory::{Memory, Parked, REFUSED, Removed, Request, is_final};
 use super::schedule::Schedule;
 use super::step::{Part, Step};
 use super::{BalancerCloud, Operation, Progress, Written};
 use crate::lock::lock;
 
 /// A call waits so long for operations while nothing else happens.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The same if other Services of the call are ready for their answers.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two polls of an operation; in between it is a fifth of its age.
@@ -24,13 +24,13 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// The execution of one plan.
 pub(super) struct Run<'a, C: BalancerCloud> {
     pub(super) cloud: &'a C,
-    pub(super) memory: &'a Memory,
+    pub(super) memory: &'a Memory<C::Write>,
     pub(super) work: &'a [ServiceWork],
     pub(super) groups: &'a BTreeSet<GroupKey>,
     pub(super) made: &'a C::Made,
     pub(super) scope: &'a Scope,
-    /// Operations of earlier calls that are not done, by object.
-    pub(super) parked: &'a BTreeMap<String, Parked>,
+    /// Operations of earlier calls and plans that are not done, by object.
+    pub(super) parked: BTreeMap<String, Arc<Parked<C::Write>>>,
 }
 
 /// The result of a run.
@@ -109,7 +109,23 @@ impl Results {
 }
 
 /// The accepted writes of a run, by step.
-type Accepted = Mutex<BTreeMap<usize, (Operation, Instant)>>;
+pub(super) type Accepted = Mutex<BTreeMap<usize, Running>>;
+
+/// A write that the cloud works on.
+pub(super) struct Running {
+    pub(super) operation: Operation,
+    pub(super) since: Instant,
+    /// Whether it is the step itself, not what is executed after its failure.
+    is_step: bool,
+}
+
+/// How a write is sent.
+pub(super) struct Sending<'s> {
+    pub(super) index: usize,
+    pub(super) is_step: bool,
+    pub(super) scope: &'s Scope,
+    pub(super) accepted: &'s Accepted,
+}
 
 impl<C: BalancerCloud> Run<'_, C> {
     /// Executes the steps; `refused` are those that the guard refuses.
@@ -128,11 +144,11 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut looked = last;
         loop {
             while let Some(index) = due.pop() {
-                let Some(step) = steps.get(index) else { continue };
+                let Some((step, later)) = at(steps, index) else { continue };
                 let prevented = match refused.get(&index) {
                     _ if results.is_blocked(step) => {
                         if self.is_missed(step, steps, results) {
-                            running.push(self.step(index, step, true, &accepted));
+                            running.push(self.step(index, steps, true, &accepted));
                             continue;
                         }
                         None
@@ -140,10 +156,10 @@ impl<C: BalancerCloud> Run<'_, C> {
                     Some(error) => Some(error.clone()),
                     // Its refusal was reported.
                     None if step.optional && self.memory.refusal(step, self.work).is_some() => None,
-                    None => match self.prevented(step).or_else(|| self.refused_after(index, steps)) {
+                    None => match self.prevented(step, later).or_else(|| self.refused_after(step, later)) {
                         Some(error) => Some(error),
                         None => {
-                            running.push(self.step(index, step, false, &accepted));
+                            running.push(self.step(index, steps, false, &accepted));
                             continue;
                         }
                     },
@@ -168,64 +184,100 @@ impl<C: BalancerCloud> Run<'_, C> {
                     due.extend(schedule.after(index));
                 }
                 Ok(None) => return,
-                Err(_) if lock(&accepted).len() == running.len() => {
+                // A write has no answer yet, or its Service has no traffic until it is done.
+                Err(_) if lock(&accepted).len() < running.len() => looked = Instant::now(),
+                Err(_) if last.elapsed() < PATIENCE && self.replaces_any(&accepted, steps) => looked = Instant::now(),
+                Err(_) => {
                     running.clear();
-                    for (index, (operation, since)) in std::mem::take(&mut *lock(&accepted)) {
-                        let Some(step) = steps.get(index) else { continue };
-                        results.fail_step(step, &self.park(step, operation, since));
+                    for (index, running) in std::mem::take(&mut *lock(&accepted)) {
+                        let Some((step, later)) = at(steps, index) else { continue };
+                        results.fail_step(step, &self.park(step, later, running));
                         due.extend(schedule.after(index));
                     }
                 }
-                // A write has no answer yet.
-                Err(_) => looked = Instant::now(),
             }
         }
     }
 
     /// The reason not to execute a step.
-    fn prevented(&self, step: &Step<C::Write>) -> Option<ProviderError> {
-        let of_object = self.parked.get(&step.object()).map(Parked::in_progress);
-        let refusal = || self.memory.refusal(step, self.work).filter(|_| step.instead.is_none());
-        of_object.or_else(refusal).or_else(|| self.scope.may_write().err())
+    fn prevented(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
+        let of_object = self.parked.get(&step.object()).map(|parked| parked.in_progress());
+        let has_next = || step.instead.is_some() || self.memory.removed_for(step, self.work).is_some();
+        let refusal = || self.memory.refusal(step, self.work).filter(|_| !has_next());
+        let ends = || match self.is_replacing(step, later) {
+            true => self.scope.completing().may_write().err(),
+            false => self.scope.may_write().err(),
+        };
+        of_object.or_else(refusal).or_else(ends)
     }
 
     /// Whether what a step replaces was deleted before another one of its part was refused. That is remembered: otherwise
     /// each call would delete what the one before has restored.
     fn is_missed(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
-        if step.restore.is_empty() || !results.deleted.contains(&step.object()) {
+        let is_deleted = !step.restore.is_empty() && results.deleted.contains(&step.object());
+        if !is_deleted && self.memory.removed_for(step, self.work).is_none() {
             return false;
         }
         let mut refused = results.refused.iter().filter_map(|(index, error)| Some((steps.get(*index)?, error)));
         let cause = refused.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
         if let Some((cause, error)) = cause {
-            self.memory.keep(cause, self.work, error, REFUSED);
+            self.memory.keep(Request::new(cause, self.work), error, REFUSED);
         }
         cause.is_some()
     }
 
     /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached, or
     /// of a step of their part in between: what is there stays.
-    fn refused_after(&self, index: usize, steps: &[Step<C::Write>]) -> Option<ProviderError> {
-        let deletion = steps.get(index)?;
-        let verb = match deletion.summary.verb {
-            Verb::Delete => Verb::Create,
-            Verb::Detach => Verb::Attach,
-            Verb::Create | Verb::Update | Verb::Attach => return None,
-        };
-        let is_successor = |step: &&Step<C::Write>| {
-            step.summary.verb == verb && step.instead.is_none() && deletion.makes_room_for(step)
-        };
-        let later = || steps.iter().skip(index + 1);
-        let returns = later().position(|step| !step.restore.is_empty() && step.object() == deletion.object());
-        let between = later().take(returns.unwrap_or_default()).filter(|step| deletion.makes_room_for(step));
-        later().filter(is_successor).chain(between).find_map(|step| self.memory.refusal(step, self.work))
+    fn refused_after(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
+        let refusal = |next: &Step<C::Write>| self.memory.refusal(next, self.work);
+        let mut successors = step.successors(later).filter(|next| next.instead.is_none());
+        if let Some(error) = successors.find_map(refusal) {
+            return Some(error);
+        }
+        let returns = step.successors(later).find(|next| !next.restore.is_empty() && next.object() == step.object())?;
+        let between = later.iter().take_while(|next| !std::ptr::eq(*next, returns));
+        between.filter(|next| step.makes_room_for(next)).find_map(refusal)
     }
 
-    fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {
+    /// Whether a Service of the step lacks what this or a later step makes again: a shutdown waits for them.
+    fn is_replacing(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> bool {
+        let lacks = |next: &Step<C::Write>| {
+            next.items.overlap(&step.items) && self.memory.removed_for(next, self.work).is_some()
+        };
+        self.memory.replaces() && (lacks(step) || later.iter().any(lacks))
+    }
+
+    fn replaces_any(&self, accepted: &Accepted, steps: &[Step<C::Write>]) -> bool {
+        let running: Vec<usize> = lock(accepted).keys().copied().collect();
+        let mut running = running.into_iter().filter_map(|index| at(steps, index));
+        running.any(|(step, later)| {
+            Removed::by(step, later, self.work).is_some() || self.is_replacing(step, later)
+        })
+    }
+
+    /// What comes back if the cloud refuses the step.
+    fn restored_after(&self, step: &Step<C::Write>) -> Vec<Arc<Step<C::Write>>> {
+        match step.restore.is_empty() {
+            true => self.memory.removed_for(step, self.work).unwrap_or_default(),
+            false => step.restore.clone(),
+        }
+    }
+
+    fn park(&self, step: &Step<C::Write>, later: &[Step<C::Write>], running: Running) -> ProviderError {
         let services = step.items.of(self.work.len()).into_iter();
         let services = services.filter_map(|place| Some(self.work.get(place)?.service.key()));
-        let (groups, services, verb) = (self.groups.clone(), services.collect(), step.summary.verb);
-        let parked = Parked { operation, groups, services, verb, since };
+        let Running { operation, since, is_step } = running;
+        let own = Some(step).filter(|_| is_step);
+        let parked = Parked {
+            operation,
+            groups: self.groups.clone(),
+            services: services.collect(),
+            verb: step.summary.verb,
+            since,
+            request: own.and_then(|step| Request::of(step, self.work)),
+            restore: own.map(|step| self.restored_after(step)).unwrap_or_default(),
+            room: own.and_then(|step| Removed::by(step, later, self.work)),
+        };
         let error = parked.in_progress();
         self.memory.park(step.object(), parked);
         error
@@ -251,91 +303,121 @@ impl<C: BalancerCloud> Run<'_, C> {
         }
     }
 
-    /// One step, with its replacement, the return of what it replaces, or the removal of its remains. Of one that is
-    /// blocked only the return.
+    /// One step, with its replacement, the return of what it replaces, or the removal of its remains.
     async fn step(
         &self,
         index: usize,
-        step: &Step<C::Write>,
-        is_blocked: bool,
+        steps: &[Step<C::Write>],
+        is_missed: bool,
         accepted: &Accepted,
     ) -> (usize, Result<(), ProviderError>) {
-        if is_blocked {
-            self.restore(index, step, accepted).await;
+        let Some((step, later)) = at(steps, index) else { return (index, Ok(())) };
+        let room = Removed::by(step, later, self.work);
+        let scope = match room.is_some() || self.is_replacing(step, later) {
+            true => self.scope.completing(),
+            false => self.scope.clone(),
+        };
+        let sending = Sending { index, is_step: true, scope: &scope, accepted };
+        let after = Sending { is_step: false, ..sending };
+        let restore = self.restored_after(step);
+        if is_missed {
+            self.bring_back(&step.object(), &restore, &after).await;
             return (index, Ok(()));
         }
         // A step that was refused before has another one for this case.
         let refused = self.memory.refusal(step, self.work).map(|error| Err(error.into()));
         let mut result = match refused {
             Some(refused) => refused,
-            None => self.write(index, step, accepted).await.inspect_err(|failure| {
-                // Each trial takes away what the step replaces.
-                let lasts = match step.restore.is_empty() {
-                    true => self.cloud.remembers(&failure.error),
-                    false => REFUSED,
-                };
-                self.memory.note(step, self.work, &failure.error, lasts);
+            None => self.write(step, &sending).await.inspect_err(|failure| {
+                let lasts = self.remembers(&restore, &failure.error);
+                self.memory.note(Request::of(step, self.work), &failure.error, lasts);
             }),
         };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)
             && is_refusal(&failure.error)
         {
-            result = self.write(index, instead, accepted).await;
+            result = self.write(instead, &after).await;
         }
-        if result.as_ref().is_err_and(|failure| is_refusal(&failure.error)) {
-            self.restore(index, step, accepted).await;
+        match &result {
+            Ok(()) => {
+                self.memory.is_replaced(&step.object());
+                room.into_iter().for_each(|room| self.memory.removed(room));
+            }
+            Err(failure) if is_refusal(&failure.error) => {
+                self.bring_back(&step.object(), &restore, &after).await;
+            }
+            Err(_) => {}
         }
         if let (Err(Failure { error, was_accepted: true }), Some(undo)) = (&result, &step.undo)
-            && let Err(Failure { error: second, .. }) = self.write(index, undo, accepted).await
+            && let Err(Failure { error: second, .. }) = self.write(undo, &after).await
         {
             tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
         }
         (index, result.map_err(|failure| failure.error))
     }
 
-    /// Creates again what was deleted for a step.
-    async fn restore(&self, index: usize, step: &Step<C::Write>, accepted: &Accepted) {
-        for restore in &step.restore {
-            if let Err(Failure { error, .. }) = self.write(index, restore, accepted).await {
+    /// For how long a refusal is remembered. Each trial takes away what the step replaces.
+    pub(super) fn remembers(&self, restore: &[Arc<Step<C::Write>>], error: &ProviderError) -> Duration {
+        if restore.is_empty() { self.cloud.remembers(error) } else { REFUSED }
+    }
+
+    /// Makes again what a refused write replaces.
+    pub(super) async fn bring_back(&self, object: &str, restore: &[Arc<Step<C::Write>>], sending: &Sending<'_>) {
+        let scope = self.scope.completing();
+        let mut is_over = true;
+        for restore in restore {
+            if let Err(Failure { error, .. }) = self.write(restore, &Sending { scope: &scope, ..*sending }).await {
                 tracing::warn!(object = restore.object(), %error, "what a refused write replaces is not there again");
+                // After other errors, the next call tries again.
+                is_over &= is_refusal(&error);
             }
+        }
+        if is_over {
+            self.memory.is_replaced(object);
         }
     }
 
-    async fn write(&self, index: usize, step: &Step<C::Write>, accepted: &Accepted) -> Result<(), Failure> {
-        self.scope.may_write()?;
+    async fn write(&self, step: &Step<C::Write>, sending: &Sending<'_>) -> Result<(), Failure> {
+        let Sending { index, is_step, scope, accepted } = *sending;
+        scope.may_write()?;
         let limit = self.cloud.write_deadline();
         let late = || {
             let summary = &step.summary;
             let call = format!("{} {} {}", summary.verb.as_str(), summary.kind, summary.id);
             Err(ProviderError::deadline(&call, limit))
         };
-        let write = self.cloud.write(step, self.made, self.scope);
+        let write = self.cloud.write(step, self.made, scope);
         let operation = match tokio::time::timeout(limit, write).await.unwrap_or_else(|_| late())? {
             Written::Done => return Ok(()),
             Written::Failed(error) => return Err(Failure { error, was_accepted: true }),
             Written::Accepted(operation) => operation,
         };
-        lock(accepted).insert(index, (operation.clone(), Instant::now()));
-        let end = self.until_done(&operation).await;
+        let running = Running { operation: operation.clone(), since: Instant::now(), is_step };
+        lock(accepted).insert(index, running);
+        let end = self.until_done(&operation, scope).await;
         lock(accepted).remove(&index);
         end.map_err(|error| Failure { was_accepted: !error.is_in_progress(), error })?;
         Ok(self.cloud.completed(step, self.made).await?)
     }
 
-    async fn until_done(&self, operation: &Operation) -> Result<(), ProviderError> {
+    async fn until_done(&self, operation: &Operation, scope: &Scope) -> Result<(), ProviderError> {
         let began = Instant::now();
         loop {
-            match self.scope.waiting(self.cloud.poll(operation)).await? {
+            match scope.waiting(self.cloud.poll(operation)).await? {
                 Ok(Progress::Done) => return Ok(()),
                 Ok(Progress::Failed(error)) => return Err(error),
                 Ok(Progress::Running) => {}
                 Err(error) => tracing::debug!(operation = operation.name, %error, "the operation is read again"),
             }
             let pause = (began.elapsed() / 5).clamp(PAUSE.0, PAUSE.1);
-            self.scope.waiting(tokio::time::sleep(pause)).await?;
+            scope.waiting(tokio::time::sleep(pause)).await?;
         }
     }
+}
+
+/// A step, and those after it.
+fn at<W>(steps: &[Step<W>], index: usize) -> Option<(&Step<W>, &[Step<W>])> {
+    steps.get(index..)?.split_first()
 }
 
 /// The failure of a write.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use ccm_provider::{Finding, ProviderError, Step as Summary};
+use ccm_provider::{Finding, ProviderError, Step as Summary, Verb};
 
 /// The writes of a plan.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ impl<W> Default for Plan<W> {
 }
 
 impl<W> Plan<W> {
+    /// The items that the steps concern.
+    pub(super) fn places(&self, count: usize) -> BTreeSet<usize> {
+        self.steps.iter().flat_map(|step| step.items.of(count)).collect()
+    }
+
     /// Removes an item from the steps.
     pub(super) fn leave_out(&mut self, place: usize) {
         self.leave_out_of(place, |_| true);
@@ -80,7 +86,7 @@ pub struct Step<W> {
     pub undo: Option<Box<Step<W>>>,
     /// Executed in this order if the cloud refuses the write, or another one of its part after the object was deleted:
     /// creates again what was deleted for it. The refusal stays the result.
-    pub restore: Vec<Step<W>>,
+    pub restore: Vec<Arc<Step<W>>>,
 }
 
 /// The items of a step, by index in the work.
@@ -248,7 +254,7 @@ impl<W> Step<W> {
     /// The step with one more that creates again what was deleted for it.
     #[must_use]
     pub fn restore(mut self, step: Self) -> Self {
-        self.restore.push(step);
+        self.restore.push(Arc::new(step));
         self
     }
 
@@ -271,6 +277,16 @@ impl<W> Step<W> {
             summary.reason = format!("{}; if it is refused: {}, as before", summary.reason, named(&restore));
         }
         summary
+    }
+
+    /// The later steps for which this deletion makes room, or for which this detaches something.
+    pub(super) fn successors<'s>(&'s self, later: &'s [Self]) -> impl Iterator<Item = &'s Self> {
+        let verb = match self.summary.verb {
+            Verb::Delete => Some(Verb::Create),
+            Verb::Detach => Some(Verb::Attach),
+            Verb::Create | Verb::Update | Verb::Attach => None,
+        };
+        later.iter().filter(move |step| Some(step.summary.verb) == verb && self.makes_room_for(step))
     }
 
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.

@@ -45,6 +45,8 @@ struct Cloud {
     shares: bool,
     /// What earlier reads showed.
     known: Mutex<Option<State>>,
+    /// Whether the next read fails.
+    read_fails: Mutex<bool>,
 }
 
 impl Cloud {
@@ -81,6 +83,9 @@ impl BalancerCloud for Cloud {
             std::future::pending::<()>().await;
         }
         tokio::task::yield_now().await;
+        if std::mem::take(&mut *self.read_fails.lock().unwrap()) {
+            return Err(ProviderError::unknown("the cloud cannot be read"));
+        }
         let State(all) = if self.lags { State::default() } else { self.state() };
         let ours = work.iter().map(|item| item.service.key().to_string());
         Ok(State(ours.filter_map(|key| all.get_key_value(&key)).map(|(k, v)| (k.clone(), v.clone())).collect()))
@@ -175,6 +180,10 @@ impl BalancerCloud for Cloud {
             Some(0) => return Err(ProviderError::unknown("the cloud is down")),
             Some(left) => *left -= 1,
             None => {}
+        }
+        if matches!(step, Write::Listen(_, 4444)) {
+            *self.read_fails.lock().unwrap() = true;
+            return Err(ProviderError::new(ErrorClass::Conflict, "changed"));
         }
         if matches!(step, Write::Listen(_, 6666)) {
             return Err(ProviderError::unknown("the port is refused"));
@@ -411,6 +420,18 @@ async fn a_step_that_is_for_one_item_fails_that_item_only() {
     // Steps of one stage ran concurrently: those of both items that do not depend on each other.
     assert!(balancer.cloud().at_once.lock().unwrap().1 > 1);
     assert_eq!(balancer.cloud().state().0["default/b"].0, BTreeSet::from([80, 443]));
+}
+
+#[tokio::test]
+async fn a_failed_read_after_a_conflict_fails_only_the_services_of_the_conflict() {
+    let items = ["default/a", "default/b"].map(str::to_owned).to_vec();
+    let balancer = Engine::new(Cloud { items, ..Cloud::default() });
+    let work = [("a", 4444), ("b", 80)]
+        .map(|(name, port)| ServiceWork::new(&service(name, &[port]), &nodes(&["n"]), ServiceAction::Ensure));
+    let answers = balancer.reconcile("c", &work, &Scope::default()).await;
+    assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the cloud cannot be read");
+    assert_eq!(hostname(answers[0].status.clone()), "a-0.example");
+    assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-1.example");
 }
 
 #[tokio::test]

@@ -57,8 +57,11 @@ fn proxy(environment: Environment<'_>, name: &str) -> Result<Option<Url>, String
     let Some((name, value)) = variable(environment, name) else { return Ok(None) };
     // As in Go, `proxy:3128` means `http://proxy:3128`.
     let text = if value.contains("://") { value } else { format!("http://{value}") };
-    let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    url.map(Some).ok_or_else(|| format!("environment variable {name}: not the URL of a proxy; want http://host:port"))
+    // As in Go, the proxy resolves the names, also with `socks5`.
+    let text = text.replacen("socks5://", "socks5h://", 1);
+    let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "socks5h"));
+    let wanted = "want http://host:port, https:// or socks5://";
+    url.map(Some).ok_or_else(|| format!("environment variable {name}: not the URL of a proxy; {wanted}"))
 }
 
 fn is_near(host: &str) -> bool {
@@ -176,7 +179,10 @@ mod tests {
         for value in ["http://user:SECRET@ho st:1", "ftp://user:SECRET@host", "http://"] {
             let get = |name: &str| (name == "https_proxy").then(|| value.to_owned());
             let problem = Proxies::from(&get).err().unwrap();
-            assert_eq!(problem, "environment variable https_proxy: not the URL of a proxy; want http://host:port");
+            assert_eq!(
+                problem,
+                "environment variable https_proxy: not the URL of a proxy; want http://host:port, https:// or socks5://"
+            );
         }
     }
 }

@@ -193,6 +193,33 @@ async fn https_goes_through_a_tunnel_of_the_proxy_and_plain_http_in_absolute_for
 }
 
 #[tokio::test]
+async fn a_socks_proxy_gets_the_name_of_the_host_as_from_go() {
+    for scheme in ["socks5", "socks5h"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let client = client_of(&[("HTTP_PROXY", &url)], Tls::default()).unwrap();
+        let request = Request::get("http://cloud.example/v2").body(Bytes::new()).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut greeting = [0; 3];
+            stream.read_exact(&mut greeting).await.unwrap();
+            stream.write_all(&[5, 0]).await.unwrap();
+            let mut target = [0; 4 + 1 + "cloud.example".len() + 2];
+            stream.read_exact(&mut target).await.unwrap();
+            stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+            (greeting, target)
+        };
+        let (answer, (greeting, target)) = tokio::join!(client.send(request), server);
+        assert!(answer.is_ok(), "{answer:?}");
+        assert_eq!(greeting, [5, 1, 0]);
+        assert_eq!(&target[..5], [5, 1, 0, 3, 13]);
+        assert_eq!(&target[5..18], b"cloud.example");
+        assert_eq!(target[18..], 80u16.to_be_bytes());
+    }
+}
+
+#[tokio::test]
 async fn a_compressed_answer_is_unpacked() {
     let packed =
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xabV*N-*K-*V\xb2R\x88\x8e\xad\x05\x00\x22\x0a)\xac\x0f\x00\x00\x00";

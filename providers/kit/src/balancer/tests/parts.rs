@@ -1,9 +1,6 @@
 //! Parts, operations, refusals and conflicts, with plans that the tests write down.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use async_trait::async_trait;
-use ccm_provider::Turn;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use tokio::time::Instant;
 
@@ -17,6 +14,10 @@ enum Fate {
     Takes(Duration),
     /// Accepted, and failed after that.
     Fails,
+    /// Accepted, and failed after this time.
+    TakesAndFails(Duration, ErrorClass),
+    /// Not reached at the first try, and refused then.
+    FailsAndIsRefused,
     /// Accepted at the first try, and nobody may read what became of it.
     Unread,
     /// A conflict at the first try.
@@ -92,7 +93,11 @@ impl BalancerCloud for Script {
 
     fn plan(&self, (): &(), (): &()) -> Result<Plan<&'static str>, ProviderError> {
         let written = self.written.lock().unwrap();
-        let steps = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
+        let mut steps: Vec<_> = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
+        if written.contains(&"remove") {
+            // What is not there is not made again by a later plan.
+            steps.iter_mut().for_each(|step| step.restore.clear());
+        }
         let failed = self.is_elsewhere.then_some((0, ProviderError::ImplementedElsewhere));
         Ok(Plan { steps, failed: failed.into_iter().collect(), ..Plan::default() })
     }
@@ -109,7 +114,13 @@ impl BalancerCloud for Script {
             Some(Fate::Refused(class)) => return Err(ProviderError::new(class.clone(), "refused")),
             Some(Fate::Loses) if is_first => return Err(ProviderError::new(ErrorClass::Conflict, "changed")),
             Some(Fate::Fails) => return Ok(Written::Failed(ProviderError::unknown("it failed"))),
-            Some(Fate::Takes(time)) => {
+            Some(Fate::FailsAndIsRefused) => {
+                let is_first = self.accepted.lock().unwrap().insert(operation.name, Instant::now()).is_none();
+                let transient = ErrorClass::Transient { after: None };
+                let class = if is_first { transient } else { ErrorClass::Invalid { findings: Vec::new() } };
+                return Err(ProviderError::new(class, "refused"));
+            }
+            Some(Fate::Takes(time) | Fate::TakesAndFails(time, _)) => {
                 self.accepted.lock().unwrap().insert(operation.name.clone(), Instant::now() + *time);
                 return Ok(Written::Accepted(operation));
             }
@@ -126,6 +137,9 @@ impl BalancerCloud for Script {
         }
         if self.accepted.lock().unwrap()[&operation.name] > Instant::now() {
             return Ok(Progress::Running);
+        }
+        if let Some(Fate::TakesAndFails(_, class)) = self.fates.get(&*operation.name) {
+            return Ok(Progress::Failed(ProviderError::new(class.clone(), "refused afterwards")));
         }
         let step = self.steps.iter().find(|step| step.write == operation.name).unwrap();
         self.written.lock().unwrap().push(step.write);
@@ -291,71 +305,6 @@ async fn without_the_finalizer_of_the_provider_nothing_is_created_and_members_ar
         assert_eq!(answer.result.unwrap_err().to_string(), "the role does not allow it");
         assert_eq!(written(&engine), expected, "{frame:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_operation_that_takes_long_withholds_nothing_from_others_and_is_not_sent_twice() {
-    let steps = vec![
-        step("rule of a", Items::one(0), Part::new(Kind::Frame)).stage(1),
-        step("rule of b", Items::one(1), Part::new(Kind::Frame)).stage(1),
-        step("members of a", Items::one(0), Part::new(Kind::Members)).stage(2),
-    ];
-    let (long, short) = (Duration::from_secs(90), Duration::from_secs(5));
-    let engine = engine(steps, &[("rule of a", Fate::Takes(long)), ("rule of b", Fate::Takes(short))]);
-    let (began, work) = (Instant::now(), ensure(&["a", "b"]));
-    let answers = reconcile(&engine, &work).await;
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    let error = answers[0].result.as_ref().unwrap_err();
-    assert!(error.is_in_progress(), "{error}");
-    assert_eq!(error.to_string(), "the cloud is still changing rule of a");
-    assert_eq!(hostname(answers[1].result.clone().unwrap()), "b");
-    tried(&engine);
-    while reconcile(&engine, &work).await[0].result.is_err() {
-        tokio::time::advance(Duration::from_secs(10)).await;
-    }
-    assert_eq!(tried(&engine), ["members of a"], "the operation was awaited, not repeated");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
-    let hour = Fate::Takes(Duration::from_secs(3600));
-    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", hour)]);
-    let began = Instant::now();
-    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
-    assert!(answer.result.unwrap_err().is_in_progress());
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-}
-
-/// The next observation shows what became of it.
-#[tokio::test(start_paused = true)]
-async fn an_operation_that_may_not_be_read_does_not_block_its_object() {
-    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", Fate::Unread)]);
-    let mut errors = Vec::new();
-    for _ in 0..3 {
-        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
-        errors.push(answer.result.map_or_else(|error| error.to_string(), |_| String::new()));
-    }
-    let reason = "changing rule was accepted, and cannot be followed: the role lacks the right";
-    assert_eq!(errors, ["the cloud is still changing rule", reason, ""]);
-    assert_eq!(tried(&engine), ["rule", "rule"]);
-}
-
-/// An observation may not show it before it is done, and nobody would look for it afterwards.
-#[tokio::test(start_paused = true)]
-async fn a_deletion_waits_for_what_is_still_being_made() {
-    let mut rule = step("rule", Items::one(0), Part::new(Kind::Frame));
-    rule.summary.verb = Verb::Create;
-    let steps = vec![rule, step("rest", Items::one(0), Part::new(Kind::Members))];
-    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(90)))]);
-    reconcile(&engine, &ensure(&["web"])).await;
-    tried(&engine);
-    let deletion = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Delete)];
-    let answer = reconcile(&engine, &deletion).await.remove(0);
-    assert!(answer.result.unwrap_err().is_in_progress());
-    assert_eq!(tried(&engine), [""; 0]);
-    tokio::time::advance(Duration::from_secs(90)).await;
-    reconcile(&engine, &deletion).await;
-    assert_eq!(tried(&engine), ["rest"], "the rule is there, and the deletion goes on");
 }
 
 #[tokio::test]
@@ -623,46 +572,4 @@ async fn the_refusal_of_an_optional_step_is_a_finding() {
     assert_eq!(*engine.cloud().reported.lock().unwrap(), ["Thing method: refused"], "once");
 }
 
-/// A process that is asked to stop.
-#[derive(Default)]
-struct Stopping(AtomicBool, tokio::sync::Notify);
-
-#[async_trait]
-impl Turn for Stopping {
-    fn may_write(&self) -> bool {
-        !self.0.load(Ordering::SeqCst)
-    }
-
-    async fn ended(&self) {
-        self.1.notified().await;
-    }
-
-    fn wait_begins(&self) {}
-
-    fn wait_ends(&self) {}
-
-    async fn resumed(&self) {}
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_write_begins_after_a_shutdown_has_begun_and_the_next_leader_continues() {
-    let steps = vec![
-        step("rule", Items::one(0), Part::new(Kind::Frame)),
-        step("members", Items::one(0), Part::new(Kind::Members)),
-    ];
-    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(15)))]);
-    let stopping = Arc::new(Stopping::default());
-    let (scope, work) = (Scope::new(stopping.clone()), ensure(&["web"]));
-    let began = Instant::now();
-    let (answers, ()) = tokio::join!(engine.reconcile("c", &work, &scope), async {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        stopping.0.store(true, Ordering::SeqCst);
-        stopping.1.notify_waiters();
-    });
-    assert_eq!(began.elapsed(), Duration::from_secs(5));
-    assert!(answers[0].result.as_ref().unwrap_err().is_in_progress());
-    assert_eq!(tried(&engine), ["rule"]);
-    tokio::time::advance(Duration::from_secs(15)).await;
-    let answer = reconcile(&engine, &work).await.remove(0);
-    assert!(answer.result.is_ok(), "{answer:?}");
-}
+mod waits;

@@ -369,6 +369,7 @@ async fn a_status_that_another_client_wiped_or_changed_is_restored_without_a_cal
         let wiped = Instant::now();
         rig.until_service("s", "has its address again", |s| s.ingress() == ["203.0.113.1"]).await;
         assert!(wiped.elapsed() <= Duration::from_secs(5), "{:?}", wiped.elapsed());
+        rig.pass(2 * MINUTE).await;
     }
     assert_eq!(rig.cloud.log().len(), calls);
     // Two clients that disagree are no storm.
@@ -381,6 +382,24 @@ async fn a_status_that_another_client_wiped_or_changed_is_restored_without_a_cal
     }
     assert!(rig.writes().len() - writes <= 5, "{}", rig.writes().len() - writes);
     assert_eq!(rig.cloud.log().len(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_client_changes_again_and_again_is_restored_ever_later_and_told_once() {
+    let (rig, _manager) = balanced("").await;
+    rig.pass(MINUTE).await;
+    let writes = bodies(&rig, "s").len();
+    for _ in 0..600 {
+        let ingress = json!([{"ip": "192.0.2.7"}]);
+        rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": {"ingress": ingress}}}))
+            .await;
+        rig.pass(Duration::from_secs(1)).await;
+    }
+    let writes = bodies(&rig, "s").len() - writes;
+    assert!((6..10).contains(&writes), "{writes}");
+    let told = rig.events("s").await;
+    let told: Vec<_> = told.iter().filter(|event| event.contains("LoadBalancerStatusContested")).collect();
+    assert!(matches!(&told[..], [one] if one.contains("[192.0.2.7]") && one.contains("[203.0.113.1]")), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,3 +160,23 @@ async fn a_service_that_changes_its_group_is_synced_under_both() {
     rig.patch_service("stays", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().unwrap().at_work.len() == 2).then_some(())).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_ends_without_its_finalizer_takes_no_host_update_with_it() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    rig.faults().add(Fault::status(403).on(Match::on("patch", "services").named("moves")));
+    rig.patch_service("moves", json!({"metadata": {"finalizers": null}})).await;
+    rig.pass(MINUTE).await;
+    cloud.0.lock().unwrap().calls.clear();
+    // The group is busy for five seconds, and both keys wait.
+    rig.patch_service("stays", json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    rig.pass(Duration::from_secs(1)).await;
+    rig.patch_service("moves", json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    add_node(&rig, "n").await;
+    rig.until(MINUTE, "moves has the node", async |_| {
+        cloud.0.lock().unwrap().calls.contains(&"update moves of a".to_owned()).then_some(())
+    })
+    .await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.0.lock().unwrap().calls.iter().filter(|call| *call == "ensure moves of a").count(), 0);
+}

@@ -428,3 +428,18 @@ async fn a_balancer_whose_finalizer_cannot_be_written_follows_its_nodes_after_a_
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n", "m n o"]);
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "nothing is created without the finalizer");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_host_update_of_a_balancer_whose_finalizer_cannot_be_written_is_tried_again() {
+    let (rig, _manager) = balanced("").await;
+    rig.faults().add(Fault::status(403).on(Match::on("patch", "services")));
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.pass(MINUTE).await;
+    rig.cloud.write("faults: [{call: UpdateLoadBalancer, times: 2, kind: Throttled}]");
+    add_node(&rig, "m").await;
+    rig.pass(5 * MINUTE).await;
+    assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n", "m n", "m n"]);
+    add_node(&rig, "o").await;
+    rig.until_calls("UpdateLoadBalancer", 4).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
+}

@@ -34,6 +34,8 @@ struct State {
     shows: bool,
     /// The number of successful calls that are to be repeated.
     again: u32,
+    /// What each call shows of the addresses and the ID of the Service.
+    shown: Vec<(ServiceAction, usize, Option<String>)>,
 }
 
 impl Registers {
@@ -77,6 +79,8 @@ impl LoadBalancer for Registers {
         for ServiceWork { service, nodes, action, .. } in work {
             let hosts = nodes.iter().map(|node| self.backend(service, node).unwrap().into_owned()).collect();
             state.calls.push((*action, hosts, service.metadata.finalizers.clone()));
+            let id = service.metadata.annotations.get("cloud.example/id").cloned();
+            state.shown.push((*action, service.status.load_balancer.ingress.len(), id));
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
             let is_busy = state.busy > 0;
             state.busy = state.busy.saturating_sub(1);
@@ -287,4 +291,39 @@ async fn an_ensure_that_succeeded_and_is_repeated_makes_no_more_events() {
         (rig.count_events("s", "EnsuredLoadBalancer").await == 2).then_some(())
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn host_updates_that_are_not_finished_or_fail_write_no_status_that_is_there() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    let writes = bodies(&rig, "s").len();
+    {
+        let mut state = cloud.0.lock().unwrap();
+        (state.busy, state.shows) = (8, true);
+    }
+    rig.create(node("c").provider_id("registers://c").label("pool", "one").address("InternalIP", "10.0.0.9")).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.0.lock().unwrap().busy, 0);
+    assert_eq!(bodies(&rig, "s").len(), writes, "{:?}", bodies(&rig, "s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_update_and_a_deletion_after_the_object_have_what_was_written_since_the_ensure() {
+    let cloud = Registers::default();
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    rig.create(node("c").provider_id("registers://c").label("pool", "one").address("InternalIP", "10.0.0.9")).await;
+    rig.pass(MINUTE).await;
+    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+    rig.delete("services", "default", "s").await;
+    rig.pass(MINUTE).await;
+    let id = || Some("lb-1".to_owned());
+    assert_eq!(
+        cloud.0.lock().unwrap().shown,
+        [(ServiceAction::Ensure, 0, None), (ServiceAction::UpdateHosts, 1, id()), (ServiceAction::Delete, 1, id())]
+    );
 }
