@@ -495,6 +495,7 @@ pub(crate) fn is_absent(error: &ApiError) -> bool {
 }
 
 /// What was read; `None` if it does not exist.
+#[expect(clippy::result_large_err, reason = "the error of the reads, as they return it")]
 pub(crate) fn present<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match read {
         Err(error) if is_absent(&error) => Ok(None),

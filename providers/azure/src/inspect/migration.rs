@@ -33,42 +33,43 @@ pub(super) async fn checks(azure: &Inspector, cluster: &str, claims: &Claims) ->
 /// there fails without them.
 async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
     let config = &azure.shared.config;
-    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
+    let subject = |(subscription, group): &(String, String)| match same(subscription, &config.identity.subscription) {
+        true => format!("resource group {group}"),
+        false => format!("resource group {group} of subscription {subscription}"),
+    };
+    let mut by_place = BTreeMap::<_, Vec<(&Role, String)>>::new();
     let mut checks = Vec::new();
-    let mut granted = BTreeMap::new();
     for role in &ROLES {
         if role.is_of_routes() && !azure.makes_routes {
             let text = format!("not checked for {}: --configure-cloud-routes=false", role.purpose);
             checks.push(Check::good(PERMISSIONS, format!("resource group {}", config.resource_group), text));
             continue;
         }
-        let mut places = BTreeMap::<_, Vec<String>>::new();
         for action in role.actions() {
-            places.entry(role.place(config, &action)).or_default().push(action);
+            by_place.entry(role.place(config, &action)).or_default().push((role, action));
         }
-        for ((subscription, group), actions) in places {
-            let subject = match same(&subscription, &config.identity.subscription) {
-                true => format!("resource group {group}"),
-                false => format!("resource group {group} of subscription {subscription}"),
-            };
-            let place = (subscription, group);
-            if !granted.contains_key(&place) {
-                let (subscription, group) = &place;
-                let listed = azure.shared.client.list(PERMISSIONS_LIST, subscription, group, Query::default()).await;
-                let listed = listed.map_err(|error| checks.push(unchecked(PERMISSIONS, subject.clone(), error)));
-                granted.insert(place.clone(), listed.map(Option::unwrap_or_default).ok());
+    }
+    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
+    for (place, actions) in by_place {
+        let listed = azure.shared.client.list(PERMISSIONS_LIST, &place.0, &place.1, Query::default()).await;
+        let granted = match listed {
+            Ok(granted) => granted.unwrap_or_default(),
+            Err(error) => {
+                checks.push(unchecked(PERMISSIONS, subject(&place), error));
+                continue;
             }
-            if let Some(Some(granted)) = granted.get(&place) {
-                let is_needed = role.is_needed(has_services, azure.routes.is_some());
-                let missing = actions.into_iter().filter(|action| !is_granted(granted, action)).collect();
-                checks.push(of_role(role, subject, missing, is_needed));
-            }
+        };
+        for own in actions.chunk_by(|(one, _), (other, _)| one.purpose == other.purpose) {
+            let Some((role, _)) = own.first() else { continue };
+            let missing = own.iter().map(|(_, action)| &**action).filter(|action| !is_granted(&granted, action));
+            let is_needed = role.is_needed(has_services, azure.routes.is_some());
+            checks.push(of_role(role, subject(&place), &missing.collect::<Vec<_>>(), is_needed));
         }
     }
     checks
 }
 
-fn of_role(role: &Role, subject: String, missing: Vec<String>, is_needed: bool) -> Check {
+fn of_role(role: &Role, subject: String, missing: &[&str], is_needed: bool) -> Check {
     let purpose = role.purpose;
     let text = format!("missing for {purpose}: {}", missing.join(", "));
     let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
