@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ccm_provider::{Plan, ProviderError, ServiceAnswer};
 use futures::FutureExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::client::{self, ApiError, Call, Client};
@@ -21,6 +22,8 @@ use crate::priority::Priority;
 
 /// Maximum API writes in flight. More do not help: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
+/// Of these, to the objects of one namespace: a webhook that does not answer for it must not hold all of them.
+const IN_NAMESPACE: usize = 16;
 /// The maximum number of plans of a dry run that are remembered, so that they are not repeated.
 const SHOWN_AT_MOST: usize = 20_000;
 
@@ -31,6 +34,11 @@ pub const SETTLE: Duration = Duration::from_secs(5);
 tokio::task_local! {
     /// Whether a time limit dropped a write of this work.
     static DROPPED: Cell<bool>;
+}
+
+/// Whether a time limit dropped a write of this work.
+pub(crate) fn has_dropped() -> bool {
+    DROPPED.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Runs work that may write to the cloud. If a time limit dropped a write, ends when that write has settled.
@@ -50,6 +58,7 @@ pub struct Gate {
     leadership: Leadership,
     dry_run: bool,
     in_flight: Arc<Priority>,
+    in_namespace: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
     // The last plan of each subject, so that a dry run logs each plan once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
     // Collects the plans instead of logging them.
@@ -112,6 +121,7 @@ impl Gate {
             leadership,
             dry_run,
             in_flight: Arc::new(Priority::new(IN_FLIGHT)),
+            in_namespace: Arc::default(),
             shown: Arc::default(),
             collected: None,
             metrics,
@@ -215,9 +225,11 @@ impl Gate {
     /// Writes to the API server.
     pub async fn write(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.open("api")?;
-        let turn =
-            async { if call.can_wait { self.in_flight.deferrable().await } else { self.in_flight.urgent().await } };
-        let turn = if call.yields { self.until_ending(turn).await? } else { turn.await };
+        let turn = async {
+            let place = self.place_in_namespace(&call.path).await;
+            (place, if call.can_wait { self.in_flight.deferrable().await } else { self.in_flight.urgent().await })
+        };
+        let (_place, turn) = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
         // This wait and the one that the server requests may be long: check again before each attempt.
         let pause = |wait| match call.yields {
@@ -226,6 +238,19 @@ impl Gate {
         };
         // On the heap only while it is in flight: thousands of writes may wait for their turn.
         Box::pin(self.client.send_while(call, || self.open("api"), &pause)).await
+    }
+
+    /// `None` for objects without a namespace.
+    async fn place_in_namespace(&self, path: &str) -> Option<OwnedSemaphorePermit> {
+        let namespace = path.split_once("/namespaces/")?.1.split('/').next()?;
+        let places = {
+            let mut all = self.in_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+            // Permits keep theirs.
+            all.retain(|_, places| Arc::strong_count(places) > 1);
+            let new = || Arc::new(Semaphore::new(IN_NAMESPACE));
+            all.entry(namespace.to_owned()).or_insert_with(new).clone()
+        };
+        places.acquire_owned().await.ok()
     }
 
     /// Waits, unless a shutdown has begun.
@@ -422,6 +447,19 @@ mod tests {
         let call = async { unreachable!("not polled") };
         let answer: Result<Vec<Result<(), _>>, _> = gate.cloud_each("Do", Duration::from_secs(5), 1, call).await;
         assert!(matches!(answer, Err(GateError::NotLeading)));
+    }
+
+    #[tokio::test]
+    async fn writes_of_one_namespace_leave_places_to_others() {
+        let (gate, _) = gate();
+        let place = |path: &'static str| gate.place_in_namespace(path).now_or_never();
+        let of_a = || place("/api/v1/namespaces/a/services/s/status");
+        let held: Vec<_> = (0..IN_NAMESPACE).map(|_| of_a().unwrap().unwrap()).collect();
+        assert!(of_a().is_none(), "it waits");
+        assert!(place("/api/v1/namespaces/b").unwrap().is_some());
+        assert!(place("/api/v1/nodes/n").unwrap().is_none(), "it needs none");
+        drop(held);
+        assert!(of_a().unwrap().is_some());
     }
 
     /// The result of a write of two steps when this much time passes between them and the election does not notice.

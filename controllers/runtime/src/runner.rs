@@ -11,11 +11,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_provider::{ErrorClass, ProviderError};
 use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::failing::Failing;
-use crate::gate::{GateError, settled};
+use crate::gate::{GateError, has_dropped, settled};
 use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics, Part};
 use crate::panics::panic_text;
@@ -99,6 +102,12 @@ impl SyncError {
     }
 }
 
+/// The rest of the work on a key, with its answer.
+pub type Rest<'a, K> = BoxFuture<'a, (K, Result<Outcome, SyncError>)>;
+
+/// The rest holds the groups for this time: a write to the API server that hangs must not hold up the others of its group.
+pub const HOLDS: Duration = Duration::from_secs(2);
+
 /// A controller that works from a queue.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
@@ -137,6 +146,11 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Decides and writes for keys of the same groups; one answer per key.
     async fn reconcile(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<(Self::Key, Result<Outcome, SyncError>)>;
+
+    /// The same, but returns what does not need the groups: see [`HOLDS`].
+    async fn reconcile_groups(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<Rest<'_, Self::Key>> {
+        self.reconcile(work).await.into_iter().map(|answer| std::future::ready(answer).boxed()).collect()
+    }
 }
 
 /// Bounds of a runner.
@@ -242,6 +256,36 @@ impl<R: Reconciler> Held<R> {
         }
     }
 
+    /// Frees the groups, not the keys.
+    fn free_groups(&mut self) {
+        // The runner has been dropped only if the process is ending.
+        let _ = self.batch.ended.send(std::mem::take(&mut self.groups));
+    }
+
+    /// Drives the rest of the work; the groups are free when it takes long.
+    async fn finish(&mut self, rest: Vec<Rest<'_, R::Key>>) {
+        let mut rest: FuturesUnordered<_> =
+            rest.into_iter().map(|rest| AssertUnwindSafe(rest).catch_unwind()).collect();
+        let until = Instant::now() + HOLDS;
+        // The groups are not free before a dropped write has settled.
+        let mut holds = !has_dropped();
+        loop {
+            let next = match holds {
+                true => tokio::time::timeout_at(until, rest.next()).await,
+                false => Ok(rest.next().await),
+            };
+            match next {
+                Ok(Some(Ok((key, answer)))) => self.put_back(&key, &answer),
+                Ok(Some(Err(panic))) => drop(self.batch.panicked(&*panic)),
+                Ok(None) => return,
+                Err(_) => {
+                    holds = false;
+                    self.free_groups();
+                }
+            }
+        }
+    }
+
     fn put_back_rest(&mut self, text: &str) {
         for key in self.open.clone() {
             self.put_back(&key, &Err(SyncError::Retry(text.to_owned())));
@@ -258,8 +302,7 @@ impl<R: Reconciler> Drop for Held<R> {
                 self.batch.queue.done(&key);
             }
         }
-        // The runner has been dropped only if the process is ending.
-        let _ = self.batch.ended.send(std::mem::take(&mut self.groups));
+        self.free_groups();
     }
 }
 
@@ -348,11 +391,9 @@ impl<R: Reconciler> Batch<R> {
             if work.is_empty() {
                 return;
             }
-            match AssertUnwindSafe(self.reconciler.reconcile(work)).catch_unwind().await {
-                Ok(answers) => {
-                    for (key, answer) in answers {
-                        held.put_back(&key, &answer);
-                    }
+            match AssertUnwindSafe(self.reconciler.reconcile_groups(work)).catch_unwind().await {
+                Ok(rest) => {
+                    held.finish(rest).await;
                     held.put_back_rest("no answer from the controller");
                 }
                 Err(panic) => {
@@ -476,7 +517,7 @@ pub async fn periodically<F, Fut>(
 {
     let mut first = Some(metrics.part::<FirstPasses>().begin());
     loop {
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         // Draining lets a pass in flight end; a lost lease drops it.
         let one = AssertUnwindSafe(pass()).catch_unwind();
         tokio::select! {

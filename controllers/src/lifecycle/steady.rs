@@ -43,32 +43,29 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// The time that is assumed each minute, against the right one, for a wall clock that is ahead by these minutes.
-    fn behind(ahead: &[i32]) -> Vec<i64> {
-        let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + 1000 * MINUTE);
-        let mut steady = Steady::new(start, wall);
-        let minutes = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64 / 60 - 1000;
-        (0u32..)
-            .zip(ahead)
-            .map(|(minute, ahead)| {
-                let wall = wall + MINUTE * (minute as i32 + ahead) as u32;
-                minutes(steady.at(start + MINUTE * minute, wall)) - i64::from(minute)
-            })
-            .collect()
+    /// By how many minutes the time is ahead, each minute, for a wall clock that is ahead by these.
+    fn ahead(wall_by: &[u32]) -> Vec<u64> {
+        let (start, epoch) = (Instant::now(), SystemTime::UNIX_EPOCH);
+        let mut steady = Steady::new(start, epoch);
+        let by = |(minute, by): (u32, &u32)| {
+            let time = steady.at(start + MINUTE * minute, epoch + MINUTE * (minute + by));
+            time.duration_since(epoch + MINUTE * minute).unwrap().as_secs() / 60
+        };
+        (0..).zip(wall_by).map(by).collect()
     }
 
     #[test]
     fn a_jump_forward_does_not_count() {
-        assert_eq!(behind(&[0, 0, 180, 0, 0, 0]), [0; 6]);
-        assert_eq!(behind(&[0, 180, 180, 180, 180, 180, 180, 180, 180, 180, 0, 180, 0]), [0; 13]);
-        let moving: Vec<i32> = (0..30).collect();
-        assert_eq!(behind(&moving), [0; 30], "it is not the same jump");
+        assert_eq!(ahead(&[0, 0, 180, 0, 0, 0]), [0; 6]);
+        assert_eq!(ahead(&[0, 180, 180, 180, 180, 180, 180, 180, 180, 180, 0, 180, 0]), [0; 13]);
+        let moving: Vec<u32> = (0..30).collect();
+        assert_eq!(ahead(&moving), [0; 30], "it is not the same jump");
     }
 
     #[test]
     fn a_clock_that_was_behind_at_the_start_counts_ten_minutes_after_its_correction() {
         let corrected = [[0].as_slice(), &[180; 14]].concat();
         let expected = [[0; 11].as_slice(), &[180; 4]].concat();
-        assert_eq!(behind(&corrected), expected);
+        assert_eq!(ahead(&corrected), expected);
     }
 }

@@ -8,6 +8,7 @@ mod choice;
 pub mod conditions;
 pub mod decide;
 mod drift;
+mod finish;
 mod guard;
 mod hosts;
 pub mod lint;
@@ -32,14 +33,15 @@ use ccm_provider::{
     ServiceKey, ServiceWork,
 };
 use ccm_runtime::panics::panic_text;
-use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
+use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, Rest, SyncError};
 use ccm_runtime::{Client, Permission, Queue, RateLimit};
+use futures::future::join_all;
 
 use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
-use self::status::Contest;
 pub use self::related::RelatedObjects;
 pub use self::role::{Owners, Role};
+use self::status::Contest;
 use crate::drift::Drift;
 use crate::preview::{self, Preview, Scope, Unplanned};
 use crate::{NotStarted, Shared};
@@ -136,6 +138,8 @@ struct ServiceState {
     /// Whether the guard prevents the ensure until there is a host, and the reason that the cloud showed.
     waits: bool,
     kept: Option<guard::Seen>,
+    /// Whether the answer of the provider is being written.
+    is_finishing: bool,
 }
 
 impl ServiceState {
@@ -507,6 +511,10 @@ impl Reconciler for ServiceController {
     }
 
     async fn reconcile(&self, work: Vec<(Work, Self::Observed)>) -> Vec<(Work, Result<Outcome, SyncError>)> {
+        join_all(self.sync_group(work).await).await
+    }
+
+    async fn reconcile_groups(&self, work: Vec<(Work, Self::Observed)>) -> Vec<Rest<'_, Work>> {
         self.sync_group(work).await
     }
 }

@@ -117,7 +117,7 @@ impl ServiceController {
     }
 
     /// A finalizer that only the provider adds needs a sync, as does any other change.
-    pub(super) fn prepare_status(&self, key: &ServiceKey, service: Option<Arc<Service>>) -> Prepared {
+    pub(super) fn prepare_status(&self, key: &ServiceKey, service: Option<Arc<Service>>) -> Prepared<'static> {
         let Some((known, service)) = self.known(key).zip(service) else { return Prepared::Ended(Ok(Outcome::Done)) };
         let Some(patch) = self.lost(&known, &service) else { return Prepared::Ended(Ok(Outcome::Done)) };
         let is_same = self.config.role.wants(&service) && !self.needs_sync(&known.service, &service);

@@ -13,32 +13,31 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, Notes, Plan, ProviderError, Service,
-    ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
+    EventType, LoadBalancerExt as _, LoadBalancerStatus, ProviderError, Service, ServiceAction, ServiceAnswer,
+    ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
-use ccm_runtime::runner::{self, Outcome, SyncError};
+use ccm_runtime::runner::{self, HOLDS, Outcome, Rest, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use serde_json::Value;
 
-use super::conditions::Progress;
 use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
 use super::status::Contest;
 use super::writes::Adds;
-use super::{ServiceController, ServiceState, Work, conditions, decide};
+use super::{ServiceController, ServiceState, Work, decide};
 
 /// The time until a Service whose first ensure would empty its load balancer is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// Sync the Service as it is now.
-const AGAIN: Outcome = Outcome::After(Duration::ZERO);
+pub(super) const AGAIN: Outcome = Outcome::After(Duration::ZERO);
 /// A provider that handles a whole group at once gets more time than a call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
 /// The remaining work for a key after its preparation.
-pub(super) enum Prepared {
+pub(super) enum Prepared<'a> {
     /// No work is left, or the preparation failed.
     Ended(Result<Outcome, SyncError>),
     /// The provider's part, and the continuation after it.
@@ -47,10 +46,12 @@ pub(super) enum Prepared {
     Finish(Arc<Service>),
     /// Only this is to be written.
     Status(Arc<Service>, ServicePatch),
+    /// A write to the API server takes long: the Service goes on when it is done, not in this round.
+    Later(BoxFuture<'a, Result<Outcome, SyncError>>),
 }
 
 /// The reply to one item of the provider's work.
-enum Reply {
+pub(super) enum Reply {
     Answer(ServiceAnswer),
     /// The Service changed since its preparation, so the provider was not called.
     Outdated,
@@ -69,10 +70,7 @@ pub(super) enum Purpose {
 }
 
 impl ServiceController {
-    pub(super) async fn sync_group(
-        &self,
-        work: Vec<(Work, Option<Arc<Service>>)>,
-    ) -> Vec<(Work, Result<Outcome, SyncError>)> {
+    pub(super) async fn sync_group(&self, work: Vec<(Work, Option<Arc<Service>>)>) -> Vec<Rest<'_, Work>> {
         // A full sync covers the hosts too, unless it ends early; both at once would be two calls for one Service.
         let whole: BTreeSet<ServiceKey> = work
             .iter()
@@ -103,7 +101,11 @@ impl ServiceController {
         }))
         .await;
         for (key, _) in hosts {
-            let hosts = self.prepare_covered(&key, &prepared).await;
+            let covered = self.covered(&key, &prepared);
+            let hosts = match covered {
+                Some(ended) => ended,
+                None => self.prepare_caught(&key, None).await,
+            };
             prepared.push((key, hosts));
         }
         let items: Vec<ServiceWork> = prepared
@@ -121,39 +123,30 @@ impl ServiceController {
                 _ => None,
             };
             async move {
-                let outcome = match prepared {
-                    Prepared::Ended(outcome) => outcome,
-                    Prepared::Finish(service) => {
-                        let notes = Notes::default();
-                        self.unless_panicked(&service, self.finish_cleanup(&service, &notes)).await
-                    }
-                    Prepared::Status(service, patch) => self.restore(&service, patch).await,
-                    Prepared::Provider(work, purpose) => match reply {
-                        Some(reply) => self.finish(&work, purpose, reply, took).await,
-                        None => Err(SyncError::Retry("no answer from the provider".into())),
-                    },
-                };
+                let outcome = self.finish_prepared(prepared, reply, took).await;
                 (key, outcome)
             }
+            .boxed()
         });
-        join_all(finishing).await
+        finishing.collect()
     }
 
-    /// A host update beside a sync of the Service.
-    async fn prepare_covered(&self, work: &Work, prepared: &[(Work, Prepared)]) -> Prepared {
-        let is_sync = |(other, _): &&(Work, Prepared)| matches!(other, Work::Sync(key) if key == work.key());
-        match prepared.iter().find(is_sync).map(|(_, sync)| sync) {
-            Some(Prepared::Ended(Err(_))) => self.prepare_caught(work, None).await,
-            Some(Prepared::Ended(Ok(Outcome::After(delay)))) => Prepared::Ended(Ok(Outcome::After(*delay))),
+    /// The end of a host update beside a sync of the Service; `None` if that ends without its hosts.
+    fn covered(&self, work: &Work, prepared: &[(Work, Prepared<'_>)]) -> Option<Prepared<'static>> {
+        let is_sync = |(other, _): &&(Work, Prepared<'_>)| matches!(other, Work::Sync(key) if key == work.key());
+        let outcome = match prepared.iter().find(is_sync).map(|(_, sync)| sync) {
+            Some(Prepared::Ended(Err(_)) | Prepared::Later(_)) => return None,
+            Some(Prepared::Ended(Ok(Outcome::After(delay)))) => Outcome::After(*delay),
             _ => {
                 self.end_pass(work.key());
-                Prepared::Ended(Ok(Outcome::Done))
+                Outcome::Done
             }
-        }
+        };
+        Some(Prepared::Ended(Ok(outcome)))
     }
 
     /// A part of the sync of one Service; its panic does not fail the other Services of the group.
-    async fn unless_panicked<R>(
+    pub(super) async fn unless_panicked<R>(
         &self,
         service: &Service,
         part: impl Future<Output = Result<R, SyncError>>,
@@ -165,7 +158,7 @@ impl ServiceController {
     }
 
     /// Prepares a Service; its panic does not fail the other Services of the group.
-    async fn prepare_caught(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
+    async fn prepare_caught(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared<'_> {
         let prepare = self.prepare(key, service.clone()).map(Ok);
         let prepared = match service {
             Some(service) => self.unless_panicked(&service, prepare).await,
@@ -177,7 +170,10 @@ impl ServiceController {
         prepared.unwrap_or_else(|error| Prepared::Ended(Err(error)))
     }
 
-    async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
+    async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared<'_> {
+        if self.known(key.key()).is_some_and(|known| known.is_finishing) {
+            return Prepared::Ended(Ok(Outcome::After(HOLDS)));
+        }
         let key = match key {
             Work::Sync(key) => key,
             Work::Hosts(key) => {
@@ -241,6 +237,7 @@ impl ServiceController {
             repeats: false,
             waits: false,
             kept: None,
+            is_finishing: false,
         });
         if !Arc::ptr_eq(&known.service, service) {
             // Its hosts were chosen for another state of the Service.
@@ -266,7 +263,7 @@ impl ServiceController {
         }
     }
 
-    async fn prepare_forgotten(&self, known: ServiceState) -> Prepared {
+    async fn prepare_forgotten(&self, known: ServiceState) -> Prepared<'_> {
         if self.shared.gate.is_dry_run() {
             self.forget(&known.service.key());
         } else {
@@ -282,7 +279,9 @@ impl ServiceController {
         let mut due = Vec::new();
         for (work, service) in work {
             let (Work::Sync(key), Some(service)) = (work, service) else { continue };
-            if let Some(old) = self.known(key).filter(|known| known.service.metadata.uid != service.metadata.uid)
+            let is_replaced =
+                |known: &ServiceState| known.service.metadata.uid != service.metadata.uid && !known.is_finishing;
+            if let Some(old) = self.known(key).filter(is_replaced)
                 && let Prepared::Provider(work, _) = self.prepare_forgotten(old).await
             {
                 due.push(work);
@@ -324,7 +323,7 @@ impl ServiceController {
         }
     }
 
-    async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared {
+    async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared<'_> {
         let subject = Subject::service(&service);
         let key = service.key();
         let mut chosen = match self.hosts_of(&service).await {
@@ -340,9 +339,21 @@ impl ServiceController {
         }
         self.begin(&service, ServiceAction::Ensure);
         if !self.finalizers(&service).missing.is_empty() {
-            if let Err(error) = self.add_finalizers(&service).await {
-                self.follow_nodes(&service, chosen);
-                return Prepared::Ended(Err(self.failed(&subject, error)));
+            let mut adding = self.add_finalizers(service.clone()).boxed();
+            match tokio::time::timeout(HOLDS, &mut adding).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    self.follow_nodes(&service, chosen);
+                    return Prepared::Ended(Err(self.failed(&subject, error)));
+                }
+                Err(_) => {
+                    self.follow_nodes(&service, chosen);
+                    let later = async move {
+                        let added = adding.await.map(|()| AGAIN);
+                        added.map_err(|error| self.failed(&subject, error))
+                    };
+                    return Prepared::Later(later.boxed());
+                }
             }
             // The write took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change
             // in the meantime would never be applied.
@@ -367,7 +378,7 @@ impl ServiceController {
 
     /// The hosts to ensure, as of the time of the answer: the candidates or, if there are none, the hosts that the
     /// guard keeps. The error ends the sync.
-    async fn hosts_of(&self, service: &Service) -> Result<Chosen, Prepared> {
+    async fn hosts_of(&self, service: &Service) -> Result<Chosen, Prepared<'_>> {
         if self.lacks_endpoints(service) {
             let text = "its hosts depend on EndpointSlices, which cannot be listed: they stay as they are";
             let error = SyncError::Retry(text.to_owned());
@@ -400,7 +411,7 @@ impl ServiceController {
         }
     }
 
-    async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
+    async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared<'_> {
         // A finalizer of the provider shows that parts may exist: then the deletion needs no lookup.
         let own = self.balancer.finalizers(&service);
         let has = |name: &str| service.metadata.finalizers.iter().any(|present| present == name);
@@ -428,7 +439,7 @@ impl ServiceController {
     }
 
     /// In a dry run, shows the provider's writes and ends.
-    async fn planned(&self, work: ServiceWork, purpose: Purpose) -> Prepared {
+    async fn planned(&self, work: ServiceWork, purpose: Purpose) -> Prepared<'_> {
         if !self.shared.gate.is_dry_run() {
             return Prepared::Provider(work, purpose);
         }
@@ -500,150 +511,5 @@ impl ServiceController {
             replies
         }
         .boxed()
-    }
-
-    async fn finish(
-        &self,
-        work: &ServiceWork,
-        purpose: Purpose,
-        reply: Reply,
-        took: Duration,
-    ) -> Result<Outcome, SyncError> {
-        let answer = match reply {
-            Reply::Answer(answer) => answer,
-            Reply::Outdated => return Ok(AGAIN),
-            Reply::Closed(closed) => return Err(SyncError::Closed(closed)),
-        };
-        // Work that is not finished, or of which something is not visible yet, goes on with the next sync.
-        let goes_on = answer.again.is_some() || matches!(&answer.result, Err(error) if error.is_in_progress());
-        if purpose != Purpose::Hosts
-            && !goes_on
-            && let Some(known) = self.lock().get_mut(&work.service.key())
-        {
-            known.at_work = None;
-            known.repeats &= answer.result.is_ok();
-        }
-        self.unless_panicked(&work.service, self.finish_answered(work, purpose, answer, took)).await
-    }
-
-    async fn finish_answered(
-        &self,
-        work: &ServiceWork,
-        purpose: Purpose,
-        answer: ServiceAnswer,
-        took: Duration,
-    ) -> Result<Outcome, SyncError> {
-        let service = &work.service;
-        let subject = Subject::service(service);
-        let ServiceAnswer { result: answer, status, again, notes } = answer;
-        let done = again.map_or(Outcome::Done, Outcome::After);
-        match purpose {
-            Purpose::Hosts => self.finish_hosts(work, answer, status, &notes, took).await.map(|_| done),
-            Purpose::Ensure => {
-                let error = match self.finish_ensure(work, answer, &notes, again.is_some()).await {
-                    Ok(()) => return Ok(done),
-                    Err(error) => self.failed(&subject, error),
-                };
-                self.note_failure(service, &error, status, &notes).await;
-                Err(error)
-            }
-            Purpose::Cleanup => match answer {
-                Err(error) if !error.is_implemented_elsewhere() => {
-                    Err(self.failed(&subject, SyncError::provider("failed to delete load balancer", &error)))
-                }
-                _ => self.finish_cleanup(service, &notes).await,
-            },
-            Purpose::Forget => match answer {
-                Err(error) if error.is_in_progress() => Err(SyncError::provider("", &error)),
-                Err(error) if !error.is_implemented_elsewhere() => {
-                    let text = format!("Error deleting load balancer: {error}");
-                    self.events.event(&subject, EventType::Warning, "DeleteLoadBalancerFailed", &text);
-                    Err(SyncError::provider("", &error))
-                }
-                _ => {
-                    self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
-                    self.forget(&service.key());
-                    Ok(Outcome::Done)
-                }
-            },
-        }
-    }
-
-    async fn finish_ensure(
-        &self,
-        work: &ServiceWork,
-        answer: Result<Option<LoadBalancerStatus>, ProviderError>,
-        notes: &Notes,
-        again: bool,
-    ) -> Result<(), SyncError> {
-        let service = &work.service;
-        let status = match answer {
-            Ok(Some(status)) => status,
-            Ok(None) => {
-                let message = "service status returned by EnsureLoadBalancer is nil".to_owned();
-                return Err(SyncError::Provider { message, class: ErrorClass::Bug, after: None });
-            }
-            Err(error) if error.is_implemented_elsewhere() => {
-                tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
-                self.leave_status(&service.key());
-                let conditions = self.conditions(service, Progress::ImplementedElsewhere);
-                // What the provider had here before is deleted.
-                let remove_finalizers = self.finalizers(service).surplus;
-                let patch = ServicePatch { remove_finalizers, conditions, ..ServicePatch::default() };
-                return self.write(service, patch, notes).await;
-            }
-            Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),
-        };
-        let subject = Subject::service(service);
-        let is_repeated =
-            self.lock().get_mut(&service.key()).is_some_and(|known| std::mem::replace(&mut known.repeats, again));
-        if !is_repeated {
-            self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
-        }
-        let conditions = self.conditions(service, Progress::Ensured(&status));
-        let remove_finalizers = self.finalizers(service).surplus;
-        let patch = ServicePatch { remove_finalizers, status: Some(status), conditions, ..ServicePatch::default() };
-        self.write(service, patch, notes).await?;
-        let groups = self.balancer.groups(service);
-        if let Some(known) = self.lock().get_mut(&service.key()) {
-            known.reach(&work.nodes);
-            known.converged = Some((service.clone(), work.nodes.clone()));
-            known.groups = groups;
-        }
-        self.check_status_now(&service.key());
-        Ok(())
-    }
-
-    async fn finish_cleanup(&self, service: &Arc<Service>, notes: &Notes) -> Result<Outcome, SyncError> {
-        let subject = Subject::service(service);
-        if self.shared.gate.is_dry_run() {
-            let plan =
-                Plan { steps: self.finalizer_removals(service), ..Plan::new(format!("service {}", service.key())) };
-            self.shared.gate.show(&plan);
-            return Ok(Outcome::Done);
-        }
-        let mut conditions = self.conditions(service, Progress::Gone);
-        if !self.finalizers(service).present.is_empty() {
-            // If the object disappears with its finalizer, no later write finds it.
-            if let Err(error) = self.remove_finalizers(service, conditions.take()).await {
-                return Err(self.failed(&subject, error));
-            }
-        }
-        self.events.event(&subject, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
-        let patch = ServicePatch { status: Some(LoadBalancerStatus::default()), conditions, ..ServicePatch::default() };
-        if let Err(error) = self.write(service, patch, notes).await {
-            return Err(self.failed(&subject, error));
-        }
-        self.forget(&service.key());
-        Ok(Outcome::Done)
-    }
-
-    /// Emits an event on the Service. Neither a closed gate nor a cloud that needs time is a failure.
-    pub(super) fn failed(&self, subject: &Subject, error: SyncError) -> SyncError {
-        if !matches!(error, SyncError::Closed(_)) && !error.is_in_progress() {
-            let message = format!("{}{error}", conditions::FAILED);
-            self.events.failure(subject, "SyncLoadBalancerFailed", &message, error.class());
-        }
-        error
     }
 }

@@ -87,12 +87,12 @@ impl ServiceController {
         }
     }
 
-    pub(super) async fn add_finalizers(&self, service: &Arc<Service>) -> Result<(), SyncError> {
-        let conditions = self.conditions(service, Progress::Begun);
-        let add_finalizers = self.finalizers(service).missing;
+    pub(super) async fn add_finalizers(&self, service: Arc<Service>) -> Result<(), SyncError> {
+        let conditions = self.conditions(&service, Progress::Begun);
+        let add_finalizers = self.finalizers(&service).missing;
         let patch = ServicePatch { add_finalizers, conditions, ..ServicePatch::default() };
         let context = "failed to add load balancer cleanup finalizer";
-        match self.shared.service_writer().write(service, &patch).await {
+        match self.shared.service_writer().write(&service, &patch).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(SyncError::Retry(format!("{context}: the Service does not exist any more"))),
             Err(error) => Err(SyncError::gate(context, error)),

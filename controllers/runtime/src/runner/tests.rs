@@ -215,7 +215,7 @@ async fn periods_count_from_start_or_end_and_survive_a_panic() {
     for (pace, expected) in [(Pace::FromStart, [0, 10, 20]), (Pace::FromEnd, [0, 13, 26])] {
         let leadership = Leadership::new(Arc::new(SystemClock));
         leadership.lead(None);
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let log = Arc::new(Mutex::new(Vec::new()));
         let pass = {
             let log = log.clone();
@@ -368,7 +368,7 @@ async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_w
     assert_eq!(*waits.ended.lock().unwrap(), [[1], [2], [3], [4], [5]]);
     queue.add(6);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     leadership.drain();
     task.await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

@@ -250,9 +250,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     fn replaces_any(&self, accepted: &Accepted, steps: &[Step<C::Write>]) -> bool {
         let running: Vec<usize> = lock(accepted).keys().copied().collect();
         let mut running = running.into_iter().filter_map(|index| at(steps, index));
-        running.any(|(step, later)| {
-            Removed::by(step, later, self.work).is_some() || self.is_replacing(step, later)
-        })
+        running.any(|(step, later)| Removed::by(step, later, self.work).is_some() || self.is_replacing(step, later))
     }
 
     /// What comes back if the cloud refuses the step.

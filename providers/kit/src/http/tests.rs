@@ -207,6 +207,8 @@ async fn a_socks_proxy_gets_the_name_of_the_host_as_from_go() {
             let mut target = [0; 4 + 1 + "cloud.example".len() + 2];
             stream.read_exact(&mut target).await.unwrap();
             stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
             (greeting, target)
         };

@@ -180,3 +180,36 @@ async fn a_sync_that_ends_without_its_finalizer_takes_no_host_update_with_it() {
     rig.pass(MINUTE).await;
     assert_eq!(cloud.0.lock().unwrap().calls.iter().filter(|call| *call == "ensure moves of a").count(), 0);
 }
+
+/// `moves` gets no answer from the API server for longer than its group may wait.
+async fn hangs(rig: &Rig, name: &str) {
+    rig.faults().add(Fault::latency(Duration::from_secs(25)).on(Match::on("patch", "services").named(name)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_to_the_api_server_that_hangs_holds_up_no_host_update_of_its_group() {
+    for write in ["status", "finalizer"] {
+        let (rig, _manager, cloud) = two_of_one_group().await;
+        let name = if write == "status" { "moves" } else { "third" };
+        hangs(&rig, name).await;
+        match write {
+            "status" => {
+                rig.patch("services", "default", "moves", "status", json!({"status": {"loadBalancer": null}})).await;
+            }
+            _ => drop(rig.create(service("third").annotation("group", "a")).await),
+        }
+        rig.pass(Duration::from_secs(5)).await;
+        cloud.0.lock().unwrap().calls.clear();
+        add_node(&rig, "n").await;
+        rig.until(Duration::from_secs(12), "the others have the node", async |_| {
+            cloud.0.lock().unwrap().calls.contains(&"update stays of a".to_owned()).then_some(())
+        })
+        .await;
+        rig.until_service(name, "has an address", has_address).await;
+        rig.pass(2 * MINUTE).await;
+        let state = cloud.0.lock().unwrap();
+        assert_eq!(state.overlaps, [""; 0], "{write}");
+        let ensures = state.calls.iter().filter(|call| *call == "ensure third of a").count();
+        assert_eq!(ensures, usize::from(write == "finalizer"), "{:?}", state.calls);
+    }
+}
