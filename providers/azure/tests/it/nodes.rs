@@ -5,9 +5,7 @@ use std::sync::Arc;
 use ccm_cloudsim::azure::options::StatusOnly;
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{
-    Aspects, Clock as _, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef,
-};
+use ccm_provider::{Aspects, Clock as _, CloudProvider, EvidenceKind, InstanceMetadata, Lookup, Node, NodeRef};
 use ccm_provider_contract::lookups::{found, metadata, unknown};
 
 use crate::bed::{Bed, GROUP, node, pass};

@@ -3,7 +3,7 @@
 //! the newest version that has it. Each difference is listed with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use ccm::Program;
 use ccm::flags::Gates;
