@@ -25,7 +25,6 @@ use serde_json::Value;
 
 use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
-use super::status::Contest;
 use super::writes::Adds;
 use super::{ServiceController, ServiceState, Work, decide};
 
@@ -230,7 +229,7 @@ impl ServiceController {
             pass: None,
             converged: None,
             status: LoadBalancerStatus::default(),
-            contest: Contest::default(),
+            contest: Default::default(),
             groups: BTreeSet::new(),
             noted: BTreeMap::new(),
             at_work: None,

@@ -14,6 +14,7 @@ mod flags;
 mod inspect;
 mod loadbalancer;
 mod node;
+mod pattern;
 mod permissions;
 mod provider;
 mod routes;

@@ -4,21 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::claim::{self, Claim};
-use super::observe::{SUBNET_MAX_AGE, one_subnet};
-use super::observed::Probes;
+use super::observed::{Neighbours, Probes};
 use super::plan::network::KIND;
-use super::reads::{Reads, WHOSE};
+use super::reads::{Reads, SUBNET_MAX_AGE, WHOSE};
 use crate::client::ec2::Subnet;
 use crate::client::{Answer, elbv2};
-
-/// The health checks of network balancers, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Neighbours {
-    pub(crate) own: Probes,
-    pub(crate) others: BTreeMap<String, Probes>,
-    /// The names of all network balancers, also of those that are about to be created.
-    pub(crate) living: BTreeSet<String>,
-}
 
 /// Reads the neighbours of the balancer of this name. `known` are subnets that need not be read.
 pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads: &Reads) -> Answer<Neighbours> {
@@ -49,7 +39,7 @@ pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads
         for zone in &balancer.zones {
             match blocks.get(&*zone.subnet) {
                 Some(cidr) => drop(cidrs.insert((*cidr).to_owned())),
-                None => cidrs.extend(one_subnet(zone.subnet.clone(), reads).await?.map(|subnet| subnet.cidr)),
+                None => cidrs.extend(reads.one_subnet(zone.subnet.clone()).await?.map(|subnet| subnet.cidr)),
             }
         }
         let ports = ports.get(&*balancer.arn).cloned().unwrap_or_default();

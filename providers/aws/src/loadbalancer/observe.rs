@@ -11,7 +11,7 @@ use ccm_provider::{NodeReader, ProviderError};
 use futures::future::{OptionFuture, join_all, try_join_all};
 use futures::{FutureExt as _, TryFutureExt as _};
 
-use crate::client::ec2::{Peer, SecurityGroup, Subnet};
+use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Query, Write, elb};
@@ -21,7 +21,7 @@ use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Target
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::plan::security_groups::nodes;
-use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
+use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT, SUBNET_MAX_AGE};
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
 use crate::loadbalancer::subnets::{is_id, is_internal};
@@ -32,10 +32,7 @@ use crate::node::identity::{InstanceId, instance_of};
 
 /// Age of the list that is searched for leftovers while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
-/// The CIDR of a subnet never changes; a missing subnet is read again.
-pub(super) const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
-const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
 /// Reads everything that a plan for the desired state needs. The nodes of a balancer that exists are followed even if
 /// the rest cannot be read, and its address is known even if nothing else is.
@@ -552,7 +549,7 @@ async fn subnets(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: 
     };
     let missing = named.into_iter().chain(current).filter(|id| !observed.subnets.contains_key(id));
     let missing: BTreeSet<String> = missing.collect();
-    let more = try_join_all(missing.into_iter().map(|id| one_subnet(id, reads))).await?;
+    let more = try_join_all(missing.into_iter().map(|id| reads.one_subnet(id))).await?;
     observed.subnets.extend(more.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)));
     if chosen && common.subnets == Subnets::Discover {
         let internal = match &desired.goal {
@@ -566,13 +563,4 @@ async fn subnets(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: 
         observed.zones = reads.zones.knowing(zones).await?.map(|zones| (*zones).clone()).unwrap_or_default();
     }
     Ok(())
-}
-
-/// A subnet of another VPC, or one created since the list was read; `None` if it does not exist.
-pub(super) async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
-    match reads.api.subnets(&Query::ids([id])).await {
-        Ok(found) => Ok(found.into_iter().next()),
-        Err(error) if error.is(UNKNOWN_ID) || error.is(&["InvalidSubnetId.Malformed"]) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -11,7 +11,6 @@ use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
 use crate::loadbalancer::marks::Marks;
-use crate::loadbalancer::neighbours::Neighbours;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -104,6 +103,15 @@ impl Observed {
     pub(crate) fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
         self.network.iter().flat_map(|network| &network.target_groups).chain(&self.unattached_target_groups)
     }
+}
+
+/// The health checks of network balancers, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Neighbours {
+    pub(crate) own: Probes,
+    pub(crate) others: BTreeMap<String, Probes>,
+    /// The names of all network balancers, also of those that are about to be created.
+    pub(crate) living: BTreeSet<String>,
 }
 
 /// Ports and source networks of a network balancer's health checks.

@@ -5,7 +5,7 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{Finding, Lint, Service};
 
 use crate::annotations::{FLOATING_SUBNET, lint};
-use crate::loadbalancer::pattern::NamePattern;
+use crate::pattern::NamePattern;
 use crate::start;
 
 /// [`Lint`] of OpenStack, with the tables and checks that the provider uses at run time.

@@ -33,7 +33,6 @@ mod observe;
 pub(crate) mod observed;
 mod pace;
 mod parts;
-pub(crate) mod pattern;
 pub(crate) mod plan;
 mod redact;
 pub(crate) mod selector;

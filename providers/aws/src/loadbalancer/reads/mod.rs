@@ -32,6 +32,8 @@ use crate::ownership::Ownership;
 /// Maximum age, in a sync, of objects that others may change: subnets, route tables, security groups. Concurrent
 /// syncs share the reads.
 pub(crate) const FRESH: Duration = Duration::from_secs(2);
+/// The CIDR of a subnet never changes; a missing subnet is read again.
+pub(crate) const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 /// Maximum age if only the nodes changed.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 /// Maximum age of tags if only the nodes changed.
@@ -276,6 +278,15 @@ impl Reads {
 
     pub(crate) async fn subnets(&self, max_age: Duration) -> Answer<Arc<Vec<Subnet>>> {
         Ok(self.subnets.get(max_age, None).await?.value)
+    }
+
+    /// A subnet of another VPC, or one created since the list was read; `None` if it does not exist.
+    pub(crate) async fn one_subnet(&self, id: String) -> Answer<Option<Subnet>> {
+        match self.api.subnets(&Query::ids([id])).await {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(error) if error.is(&["InvalidSubnetID.NotFound", "InvalidSubnetId.Malformed"]) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) async fn route_tables(&self, max_age: Duration) -> Answer<Arc<Vec<RouteTable>>> {

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Rule, Tuple, missing, split, surplus};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
-use crate::loadbalancer::neighbours::Neighbours;
-use crate::loadbalancer::observed::{Observed, Probes};
+use crate::loadbalancer::observed::{Neighbours, Observed, Probes};
 use crate::loadbalancer::wanted::Wanted;
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.

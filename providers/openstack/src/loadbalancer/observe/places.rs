@@ -5,12 +5,12 @@ use std::time::Duration;
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::super::observed::{Observed, Places};
-use super::super::pattern::{NamePattern, tag_query};
 use super::super::wanted::{Family, Hosts, Item, Settings};
 use super::Reads;
 use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key};
 use crate::client::network::{Network, Subnet};
 use crate::client::{Query, seen};
+use crate::pattern::{NamePattern, tag_query};
 
 /// External networks and their subnets rarely change.
 const NETWORKS_AGE: Duration = Duration::from_secs(300);

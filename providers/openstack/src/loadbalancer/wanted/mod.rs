@@ -15,13 +15,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::names::{self, Descriptions};
-use super::pattern::NamePattern;
 use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
 use crate::client::keys::Certificate;
 use crate::client::network::FloatingIp;
 use crate::loadbalancer::env::Env;
 use crate::node::identity::ServerId;
+use crate::pattern::NamePattern;
 use crate::start::config::{Class, Config, OVN};
 
 pub(crate) mod backend;

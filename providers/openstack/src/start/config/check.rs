@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity, duration};
 
-use crate::loadbalancer::pattern::NamePattern;
+use crate::pattern::NamePattern;
 
 use super::{Config, Global, LoadBalancerConfig, Networking, method_problem};
 
