@@ -122,7 +122,9 @@ async fn a_proxy_that_answers_for_the_cloud_does_no_harm(world: &World) {
         rig.set_ready(&machines[1].name, "True").await;
         world.rig.address(&name("comes")).await;
         rig.until(LONG, "the deletion", async |rig| rig.service(&name("goes")).await.is_none().then_some(())).await;
-        world.until("the other port", async || world.cloud.listeners().await.len() == 3).await;
+        // The members of a port come last.
+        let served = async || world.cloud.listeners().await.len() == 3 && world.cloud.members().await.len() == 6;
+        world.until("the other port", served).await;
         manager.is_steady(&name("stays")).await;
         for what in ["stays", "comes"] {
             world.rig.delete_service(&name(what)).await;
