@@ -24,10 +24,11 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A configuration that cannot be read for this time is reported. A shorter interruption of the API server or a file
 /// that is being replaced is no change.
 const UNREADABLE: Duration = Duration::from_secs(300);
-/// The pause before a configuration that could not be used is tried again; it doubles up to the longest. One with which
-/// the controllers could not be started stops them at each attempt, so the longest is its first.
+/// The pause before a configuration from which no provider could be built is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// A configuration with which the controllers could not be started is not tried again: each attempt stops them.
+const NEVER: Duration = Duration::MAX;
 /// The time limit for the factory.
 const BUILD: Duration = Duration::from_secs(60);
 
@@ -174,7 +175,7 @@ impl Reload {
     pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
         let Some(previous) = self.previous.take() else { return Err(failure) };
         let refused = std::mem::replace(&mut self.in_use, previous.clone());
-        self.refuse(refused, failure.message, LONGEST_PAUSE);
+        self.refuse(refused, failure.message, NEVER);
         self.build(previous).await
     }
 
@@ -186,7 +187,7 @@ impl Reload {
         }
         let text = format!("the changed cloud configuration cannot be used, the previous one stays in use: {why}");
         let is_news = before.as_ref().is_none_or(|before| before.why != why);
-        let pause = before.map_or(pause, |before| before.pause * 2).min(LONGEST_PAUSE);
+        let pause = before.map_or(pause, |before| before.pause.saturating_mul(2).min(LONGEST_PAUSE).max(pause));
         self.refused = Some(Refused { what, why, pause, since: Instant::now() });
         self.report("CloudConfigRefused", &text, is_news);
     }

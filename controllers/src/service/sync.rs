@@ -6,9 +6,12 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
@@ -114,7 +117,19 @@ impl ServiceController {
                 _ => None,
             })
             .collect();
-        let (replies, took) = self.call_provider(&items).await;
+        let mut call = pin!(self.call_provider(&items));
+        let (replies, took) = poll_fn(|context| {
+            // A write that was put off goes on: it may hold a place that others wait for.
+            for (_, prepared) in &mut prepared {
+                if let Prepared::Later(rest) = prepared
+                    && let Poll::Ready(outcome) = rest.poll_unpin(context)
+                {
+                    *prepared = Prepared::Ended(outcome);
+                }
+            }
+            call.as_mut().poll(context)
+        })
+        .await;
         let mut replies = replies.into_iter();
         let finishing = prepared.into_iter().map(|(key, prepared)| {
             let reply = match prepared {

@@ -404,10 +404,10 @@ fn openstack(converted: &mut Converted<'_>, values: &Value) {
         let what = "the file /etc/config/cloud.conf comes from elsewhere: see that it is there, or set cloudConfig";
         return converted.open("secret.enabled", what);
     }
+    // Files beside it, such as the certificates of `ca-file`, and arguments name its path in the container.
+    converted.set("cloudConfig.mountPath", "/etc/config".into());
     if !is_on("create") {
         converted.set("cloudConfig.existingSecret", name.into());
-        // Files beside it, such as the certificates of `ca-file`, are named by their path in the container.
-        converted.set("cloudConfig.mountPath", "/etc/config".into());
         return converted.took("secret", "cloudConfig.existingSecret, at /etc/config");
     }
     let contents = text(at(values, "cloudConfigContents"));

@@ -25,7 +25,10 @@ pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let error = body.get("error").filter(|error| !error.is_null()).or_else(|| body.get("odata.error"))?;
     if let Some(code) = error.as_str() {
-        return Some((code.to_owned(), text(body, "error_description").unwrap_or_default()));
+        // What follows is new in each answer: the same refusal would be another event each time.
+        let description = text(body, "error_description").unwrap_or_default();
+        let message = description.split(" Trace ID:").next().unwrap_or_default();
+        return Some((code.to_owned(), message.trim_end().to_owned()));
     }
     let details = error.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let (code, message) = (text(error, "code")?, text(error, "message").unwrap_or_default());

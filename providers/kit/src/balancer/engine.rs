@@ -133,6 +133,9 @@ impl<C: BalancerCloud> Engine<C> {
         }
         let answers = work.iter().zip(results.errors).enumerate().map(|(place, (item, error))| {
             let service = &*item.service;
+            if item.action == ServiceAction::Delete && error.is_none() {
+                self.memory.is_gone(&service.metadata.uid);
+            }
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
             self.answer(item, error, &reached, !planned.is_empty())
         });

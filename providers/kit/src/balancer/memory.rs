@@ -14,6 +14,8 @@ use crate::lock::lock;
 
 /// A refused write is sent again after this time: what was missing may have been created.
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
+/// The same for a missing permission: somebody may have granted it.
+pub(super) const DENIED: Duration = Duration::from_secs(600);
 /// Annotations that the program writes, also after a refusal: such a change is no reason to try again.
 const OWN: &str = "cloud-controller-manager/";
 /// The bounds of the delay until an unfinished operation is read again; in between it is a quarter of its age.
@@ -69,6 +71,8 @@ pub(super) struct Parked<W> {
     pub(super) verb: Verb,
     pub(super) since: Instant,
     pub(super) request: Option<Request>,
+    /// Whether nothing follows it: it is no restoration before another one.
+    pub(super) is_last: bool,
     /// Executed if the cloud refuses it afterwards.
     pub(super) restore: Vec<Arc<Step<W>>>,
     /// The object for which it makes room, and what comes back if that is refused.
@@ -86,8 +90,13 @@ impl Request {
         is_remembered.then(|| Self::new(step, work))
     }
 
-    pub(super) fn new<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
+    fn new<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
         Self { key: key(step), fingerprint: fingerprint(step, work) }
+    }
+
+    /// That of a deletion that makes room for the step.
+    pub(super) fn room_for<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
+        Self { key: (Verb::Delete, step.object(), step.part.clone()), fingerprint: fingerprint(step, work) }
     }
 }
 
@@ -130,13 +139,23 @@ impl<W> Default for Memory<W> {
 impl<W> Memory<W> {
     /// The error of the same step, if the cloud has refused it for these Services.
     pub(super) fn refusal(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
+        self.remembered(|| Request::new(step, work))
+    }
+
+    /// The error because of which nothing is removed for this step.
+    pub(super) fn no_room(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
+        self.remembered(|| Request::room_for(step, work))
+    }
+
+    fn remembered(&self, request: impl FnOnce() -> Request) -> Option<ProviderError> {
         let mut refused = lock(&self.refused);
         if refused.is_empty() {
             return None;
         }
         refused.retain(|_, refusal| Instant::now() < refusal.until);
-        let refusal = refused.get(&key(step))?;
-        (refusal.fingerprint == fingerprint(step, work)).then(|| refusal.error.clone())
+        let Request { key, fingerprint } = request();
+        let refusal = refused.get(&key)?;
+        (refusal.fingerprint == fingerprint).then(|| refusal.error.clone())
     }
 
     /// Remembers an error for this time if the cloud would refuse the same write again.
@@ -169,6 +188,11 @@ impl<W> Memory<W> {
         let all = lock(&self.removed);
         let removed = all.get(&step.object()).filter(|one| Instant::now() < one.until)?;
         (removed.uids == uids(step, work)).then(|| removed.restore.clone())
+    }
+
+    /// The load balancer of this Service is deleted.
+    pub(super) fn is_gone(&self, uid: &str) {
+        lock(&self.removed).retain(|_, one| !one.uids.contains(uid));
     }
 
     /// The object is there, or nothing can come back for it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::within;
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_provider::{ErrorClass, ProviderError, ServiceAction, ServiceWork};
 use futures::future::join_all;
 
 use super::memory::Parked;
@@ -29,7 +29,9 @@ impl<C: BalancerCloud> Run<'_, C> {
             match state {
                 Ok(Progress::Done) => {
                     self.memory.unpark(&object);
-                    self.memory.is_replaced(&object);
+                    if parked.is_last {
+                        self.memory.is_replaced(&object);
+                    }
                 }
                 Ok(Progress::Failed(error)) => {
                     self.memory.unpark(&object);
@@ -63,7 +65,9 @@ impl<C: BalancerCloud> Run<'_, C> {
         }
         self.fail_waiting(parked, error, results);
         self.memory.note(parked.request.clone(), error, self.remembers(&parked.restore, error));
-        if is_refusal(error) && !parked.restore.is_empty() {
+        let is_deleted =
+            |item: &ServiceWork| item.action == ServiceAction::Delete && parked.services.contains(&item.service.key());
+        if is_refusal(error) && !parked.restore.is_empty() && !self.work.iter().any(is_deleted) {
             self.bring_back_for_a_moment(object, parked).await;
         }
     }
@@ -77,14 +81,15 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// Makes again what a write replaces that was refused after its call. What takes long is parked, too.
     async fn bring_back_for_a_moment(&self, object: &str, failed: &Parked<C::Write>) {
         let accepted = Accepted::default();
-        let sending = Sending { index: 0, is_step: false, scope: self.scope, accepted: &accepted };
+        let sending = Sending { index: 0, is_step: false, is_last: true, scope: self.scope, accepted: &accepted };
         let mut back = pin!(self.bring_back(object, &failed.restore, &sending));
         while tokio::time::timeout(PATIENCE, &mut back).await.is_err() {
             let running = lock(&accepted).remove(&0);
-            let Some(Running { operation, since, .. }) = running else { continue };
+            let Some(Running { operation, since, is_last, .. }) = running else { continue };
             let (groups, services) = (failed.groups.clone(), failed.services.clone());
             let (request, restore, room) = (None, Vec::new(), None);
-            let parked = Parked { operation, groups, services, verb: failed.verb, since, request, restore, room };
+            let verb = failed.verb;
+            let parked = Parked { operation, groups, services, verb, since, request, is_last, restore, room };
             self.memory.park(object.to_owned(), parked);
             return;
         }

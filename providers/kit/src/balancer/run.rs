@@ -8,7 +8,7 @@ use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 
-use super::memory::{Memory, Parked, REFUSED, Removed, Request, is_final};
+use super::memory::{DENIED, Memory, Parked, REFUSED, Removed, Request, is_final};
 use super::schedule::Schedule;
 use super::step::{Part, Step};
 use super::{BalancerCloud, Operation, Progress, Written};
@@ -117,12 +117,15 @@ pub(super) struct Running {
     pub(super) since: Instant,
     /// Whether it is the step itself, not what is executed after its failure.
     is_step: bool,
+    /// Whether nothing follows it: it is no restoration before another one.
+    pub(super) is_last: bool,
 }
 
 /// How a write is sent.
 pub(super) struct Sending<'s> {
     pub(super) index: usize,
     pub(super) is_step: bool,
+    pub(super) is_last: bool,
     pub(super) scope: &'s Scope,
     pub(super) accepted: &'s Accepted,
 }
@@ -215,13 +218,15 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// each call would delete what the one before has restored.
     fn is_missed(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
         let is_deleted = !step.restore.is_empty() && results.deleted.contains(&step.object());
-        if !is_deleted && self.memory.removed_for(step, self.work).is_none() {
+        let is_made = self.parked.contains_key(&step.object());
+        if is_made || !is_deleted && self.memory.removed_for(step, self.work).is_none() {
             return false;
         }
         let mut refused = results.refused.iter().filter_map(|(index, error)| Some((steps.get(*index)?, error)));
         let cause = refused.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
-        if let Some((cause, error)) = cause {
-            self.memory.keep(Request::new(cause, self.work), error, REFUSED);
+        if let Some((_, error)) = cause {
+            let lasts = if is_final(error) { REFUSED } else { DENIED };
+            self.memory.keep(Request::room_for(step, self.work), error, lasts);
         }
         cause.is_some()
     }
@@ -229,14 +234,10 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached, or
     /// of a step of their part in between: what is there stays.
     fn refused_after(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
-        let refusal = |next: &Step<C::Write>| self.memory.refusal(next, self.work);
-        let mut successors = step.successors(later).filter(|next| next.instead.is_none());
-        if let Some(error) = successors.find_map(refusal) {
-            return Some(error);
-        }
-        let returns = step.successors(later).find(|next| !next.restore.is_empty() && next.object() == step.object())?;
-        let between = later.iter().take_while(|next| !std::ptr::eq(*next, returns));
-        between.filter(|next| step.makes_room_for(next)).find_map(refusal)
+        step.successors(later).find_map(|next| {
+            let refusal = self.memory.refusal(next, self.work).filter(|_| next.instead.is_none());
+            refusal.or_else(|| self.memory.no_room(next, self.work))
+        })
     }
 
     /// Whether a Service of the step lacks what this or a later step makes again: a shutdown waits for them.
@@ -264,7 +265,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     fn park(&self, step: &Step<C::Write>, later: &[Step<C::Write>], running: Running) -> ProviderError {
         let services = step.items.of(self.work.len()).into_iter();
         let services = services.filter_map(|place| Some(self.work.get(place)?.service.key()));
-        let Running { operation, since, is_step } = running;
+        let Running { operation, since, is_step, is_last } = running;
         let own = Some(step).filter(|_| is_step);
         let parked = Parked {
             operation,
@@ -273,6 +274,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             verb: step.summary.verb,
             since,
             request: own.and_then(|step| Request::of(step, self.work)),
+            is_last,
             restore: own.map(|step| self.restored_after(step)).unwrap_or_default(),
             room: own.and_then(|step| Removed::by(step, later, self.work)),
         };
@@ -315,7 +317,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             true => self.scope.completing(),
             false => self.scope.clone(),
         };
-        let sending = Sending { index, is_step: true, scope: &scope, accepted };
+        let sending = Sending { index, is_step: true, is_last: true, scope: &scope, accepted };
         let after = Sending { is_step: false, ..sending };
         let restore = self.restored_after(step);
         if is_missed {
@@ -363,9 +365,10 @@ impl<C: BalancerCloud> Run<'_, C> {
     pub(super) async fn bring_back(&self, object: &str, restore: &[Arc<Step<C::Write>>], sending: &Sending<'_>) {
         let scope = self.scope.completing();
         let mut is_over = true;
-        for restore in restore {
-            if let Err(Failure { error, .. }) = self.write(restore, &Sending { scope: &scope, ..*sending }).await {
-                tracing::warn!(object = restore.object(), %error, "what a refused write replaces is not there again");
+        for (index, one) in restore.iter().enumerate() {
+            let sending = Sending { scope: &scope, is_last: index + 1 == restore.len(), ..*sending };
+            if let Err(Failure { error, .. }) = self.write(one, &sending).await {
+                tracing::warn!(object = one.object(), %error, "what a refused write replaces is not there again");
                 // After other errors, the next call tries again.
                 is_over &= is_refusal(&error);
             }
@@ -376,7 +379,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     }
 
     async fn write(&self, step: &Step<C::Write>, sending: &Sending<'_>) -> Result<(), Failure> {
-        let Sending { index, is_step, scope, accepted } = *sending;
+        let Sending { index, is_step, is_last, scope, accepted } = *sending;
         scope.may_write()?;
         let limit = self.cloud.write_deadline();
         let late = || {
@@ -390,7 +393,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             Written::Failed(error) => return Err(Failure { error, was_accepted: true }),
             Written::Accepted(operation) => operation,
         };
-        let running = Running { operation: operation.clone(), since: Instant::now(), is_step };
+        let running = Running { operation: operation.clone(), since: Instant::now(), is_step, is_last };
         lock(accepted).insert(index, running);
         let end = self.until_done(&operation, scope).await;
         lock(accepted).remove(&index);

@@ -290,7 +290,7 @@ impl<W> Step<W> {
     }
 
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.
-    pub(super) fn makes_room_for(&self, later: &Self) -> bool {
+    fn makes_room_for(&self, later: &Self) -> bool {
         let is_of_one = !self.part.of.is_empty() && self.part.of == later.part.of;
         (is_of_one || self.part == later.part) && self.items.overlap(&later.items)
     }

@@ -298,15 +298,13 @@ async fn a_provider_that_cannot_be_initialized_gives_way_to_the_previous_one() {
     let event = rig.until_event(LEASE, "CloudConfigRefused").await;
     assert!(event.contains("the account is closed"), "{event}");
     assert_eq!(region(&rig, "still").await, "a");
-    rig.pass(9 * MINUTE).await;
+    rig.pass(60 * MINUTE).await;
     assert_eq!(
         cloud.calls(),
         ["a initialized", "a is to end", "a initialized"],
         "tried once: it stops the controllers"
     );
     assert_eq!((reloads(&manager, "refused"), reloads(&manager, "applied")), (Some(1.0), None));
-    rig.pass(2 * MINUTE).await;
-    assert_eq!(cloud.calls()[3..], ["a is to end", "a initialized"], "tried again");
     assert_eq!(rig.count_events(LEASE, "CloudConfigRefused").await, 1);
     write(&rig, "b");
     cloud.until(&rig, "b initialized").await;

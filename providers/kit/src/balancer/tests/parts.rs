@@ -120,6 +120,7 @@ impl BalancerCloud for Script {
                 let class = if is_first { transient } else { ErrorClass::Invalid { findings: Vec::new() } };
                 return Err(ProviderError::new(class, "refused"));
             }
+            Some(Fate::Takes(_)) if self.written.lock().unwrap().contains(&step.write) => {}
             Some(Fate::Takes(time) | Fate::TakesAndFails(time, _)) => {
                 self.accepted.lock().unwrap().insert(operation.name.clone(), Instant::now() + *time);
                 return Ok(Written::Accepted(operation));
@@ -141,8 +142,8 @@ impl BalancerCloud for Script {
         if let Some(Fate::TakesAndFails(_, class)) = self.fates.get(&*operation.name) {
             return Ok(Progress::Failed(ProviderError::new(class.clone(), "refused afterwards")));
         }
-        let step = self.steps.iter().find(|step| step.write == operation.name).unwrap();
-        self.written.lock().unwrap().push(step.write);
+        let (name, _) = self.fates.get_key_value(&*operation.name).unwrap();
+        self.written.lock().unwrap().push(name);
         Ok(Progress::Done)
     }
 

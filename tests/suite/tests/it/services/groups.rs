@@ -213,3 +213,33 @@ async fn a_write_to_the_api_server_that_hangs_holds_up_no_host_update_of_its_gro
         assert_eq!(ensures, usize::from(write == "finalizer"), "{:?}", state.calls);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_put_off_hold_no_places_while_the_cloud_works() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    let late: Vec<String> = (0..20).map(|number| format!("late{number}")).collect();
+    let ready: Vec<String> = (0..10).map(|number| format!("ready{number}")).collect();
+    for name in &ready {
+        rig.create(service(name).annotation("group", "a")).await;
+    }
+    rig.until_service("ready9", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    // The group is busy for five seconds, and the others wait.
+    rig.patch_service("stays", json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    rig.pass(Duration::from_secs(1)).await;
+    for name in &ready {
+        rig.patch_service(name, json!({"metadata": {"annotations": {"x": "1"}}})).await;
+    }
+    for name in &late {
+        rig.faults().add(Fault::latency(Duration::from_secs(5)).on(Match::on("patch", "services").named(name)));
+        rig.create(service(name).annotation("group", "a")).await;
+    }
+    rig.pass(Duration::from_secs(8)).await;
+    assert_eq!(cloud.0.lock().unwrap().at_work.len(), 1, "the group is at work");
+    rig.lap();
+    rig.create(service("other")).await;
+    rig.until_service("other", "has an address", has_address).await;
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(cloud.0.lock().unwrap().at_work.len(), 1, "the group is still at work");
+}

@@ -201,6 +201,32 @@ async fn what_was_removed_does_not_come_back_for_another_service_of_the_name() {
     assert_eq!(until_done(&engine, &work).await, ["new rule"]);
 }
 
+/// The first one takes longer than a call waits.
+#[tokio::test(start_paused = true)]
+async fn all_that_comes_back_does_so_although_the_first_takes_long() {
+    let mut steps = replaced();
+    let old_rule = std::mem::take(&mut steps[1].restore).remove(0);
+    let mut pool = step("old pool", Items::one(0), Part::new(Kind::Frame)).stage(1);
+    pool.summary.id = "pool".to_owned();
+    steps[1].restore = vec![Arc::new(pool), old_rule];
+    let engine = engine(steps, &[("new rule", invalid()), ("old pool", Fate::Takes(LONG))]);
+    let all = [until_done(&engine, &ensure(&["web"])).await, until_done(&engine, &ensure(&["web"])).await].concat();
+    assert_eq!(all.last(), Some(&"old rule"), "{all:?}");
+}
+
+/// It is for another load balancer of the same Service.
+#[tokio::test(start_paused = true)]
+async fn what_was_removed_does_not_come_back_after_a_deletion() {
+    let engine = engine(replaced(), &[("new rule", Fate::FailsAndIsRefused)]);
+    until_done(&engine, &ensure(&["web"])).await;
+    engine.cloud().written.lock().unwrap().extend(["remove", "new rule"]);
+    let deletion = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Delete)];
+    reconcile(&engine, &deletion).await.remove(0).result.unwrap();
+    engine.cloud().written.lock().unwrap().retain(|name| *name == "remove");
+    tried(&engine);
+    assert_eq!(until_done(&engine, &ensure(&["web"])).await, ["new rule"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replacement_that_has_begun_is_completed_when_the_process_stops() {
     for (removes, makes) in [(Verb::Delete, Verb::Create), (Verb::Detach, Verb::Attach)] {
