@@ -22,6 +22,7 @@ ccm_test_openstack::cases! { [crate::scene]
         members_and_their_monitor_change_together,
         members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
         a_port_is_served_until_its_successor_is,
+        a_port_without_a_successor_goes_whatever_becomes_of_the_others,
         at_a_full_quota_the_former_port_goes_first,
         a_refused_protocol_takes_nothing_away,
         a_change_in_the_second_of_our_own_is_noticed,
@@ -192,6 +193,19 @@ async fn at_a_full_quota_the_former_port_goes_first(scene: &mut Scene) {
     scene.simulation().fault(Rule::every(quota).on("load-balancer", "loadbalancer_listener_create"));
     scene.refused(&mut web).await;
     assert_eq!(scene.listener().await["protocol_port"], 80);
+async fn a_port_without_a_successor_goes_whatever_becomes_of_the_others(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    scene.nodes.pop();
+    web.spec.ports.remove(0);
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_members_update"));
+    scene.refused(&mut web).await;
+    assert_eq!((scene.listeners().await.len(), &scene.listener().await["protocol_port"]), (1, &json!(443)));
+    scene.simulation().faults(Faults::clear);
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
+}
+
     scene.simulation().faults(Faults::clear);
     let mark = scene.simulation().mark();
     scene.ensure(&mut web).await;

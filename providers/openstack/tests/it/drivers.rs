@@ -220,6 +220,26 @@ async fn an_octavia_without_cidrs_zones_and_tags_gets_none() {
     .await;
 }
 
+/// One listener per port, whatever its protocol.
+#[tokio::test]
+async fn an_octavia_before_cidrs_replaces_a_listener_by_one_of_the_other_transport() {
+    simulated_with(octavia(11), async |scene: &mut Scene| {
+        let mut web = web();
+        for protocol in ["UDP", "TCP"] {
+            scene.ensure(&mut web).await;
+            web.spec.ports[0].protocol = protocol.to_owned();
+            scene.ensure(&mut web).await;
+            assert_eq!(scene.listener().await["protocol"], protocol);
+            assert_eq!(
+                (scene.listeners().await.len(), scene.pools().await.len(), scene.members().await.len()),
+                (1, 1, 3)
+            );
+            scene.is_steady(&mut web).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_certificate_must_exist_and_is_looked_for_once() {
     simulated(async |scene: &mut Scene| {
