@@ -355,8 +355,11 @@ impl Writer {
     ) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
         if let Err(error) = self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await {
+            if !matches!(error.class(), ErrorClass::Invalid { .. }) {
+                return Err(error);
+            }
             // Octavia says only that it has children; its status does not show pools without a listener.
-            let pools = self.client.pools(id).await.unwrap_or_default();
+            let pools = scope.waiting(self.client.pools(id)).await?.unwrap_or_default();
             let failed = pools.iter().filter(|pool| pool.provisioning_status == ERROR);
             return Err(match failed.map(|pool| format!("pool {}", pool.name)).collect::<Vec<_>>() {
                 failed if failed.is_empty() => error,
