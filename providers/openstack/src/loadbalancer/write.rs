@@ -434,7 +434,7 @@ impl Writer {
         outputs: &Outputs,
         scope: &Scope,
     ) -> Result<Value, ProviderError> {
-        let (is_deletion, mut conflicts) = (operation.method() == http::Method::DELETE, 0);
+        let (is_deletion, mut conflicts, mut was_active) = (operation.method() == http::Method::DELETE, 0, false);
         loop {
             let due = lock(&self.pace).next_change(balancer);
             if let Some(due) = due {
@@ -461,9 +461,9 @@ impl Writer {
                     {
                         match &*lb.provisioning_status {
                             ERROR => return Err(Wait::Failed.error(balancer)),
-                            // No wait ends that.
-                            ACTIVE if conflicts > 4 => return Err(part_in_error(balancer, &error)),
-                            _ => {}
+                            // No wait ends that. Seen once, a change may just have ended.
+                            ACTIVE if was_active => return Err(part_in_error(balancer, &error)),
+                            status => was_active = status == ACTIVE,
                         }
                     }
                 }
