@@ -377,7 +377,11 @@ impl Reads {
         // A balancer that matches its record had no group when it was recorded.
         let may_be_left = match item.action {
             ServiceAction::Delete => true,
-            ServiceAction::Ensure => observed.balancer(place).is_some_and(|balancer| !balancer.is_unread),
+            ServiceAction::Ensure => match observed.balancer(place) {
+                Some(balancer) => !balancer.is_unread,
+                // It was deleted by hand, unless the Service is new.
+                None => item.annotated.is_some() || !item.published.is_empty(),
+            },
             ServiceAction::UpdateHosts => false,
         };
         if managed.is_none() && !may_be_left {
