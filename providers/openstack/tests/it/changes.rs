@@ -143,16 +143,25 @@ async fn members_that_an_earlier_program_left_with_a_health_check_port_lose_it(s
     scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
     let mut web = web();
     scene.ensure(&mut web).await;
-    for member in scene.whole_members().await {
-        scene.simulation().world(|world| world.row_mut("member", id(&member)).unwrap().set("monitor_port", 32000));
+    let lb = id(&scene.balancer().await).to_owned();
+    // The Go program keeps the record.
+    for is_recorded in [false, true] {
+        for member in scene.whole_members().await {
+            scene.simulation().world(|world| world.row_mut("member", id(&member)).unwrap().set("monitor_port", 32000));
+        }
+        match is_recorded {
+            true => scene.simulation().world(|world| {
+                world.row_mut("loadbalancer", &lb).unwrap().set("updated_at", "2036-01-01T00:00:00");
+            }),
+            false => forget(&mut web),
+        }
+        scene.restart().await;
+        scene.ensure(&mut web).await;
+        let members = scene.whole_members().await;
+        assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
     }
-    forget(&mut web);
-    scene.restart().await;
-    scene.ensure(&mut web).await;
-    let members = scene.whole_members().await;
-    assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
-    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
 }
 
 /// The creations and deletions of listeners since a mark.
@@ -184,15 +193,6 @@ async fn a_port_is_served_until_its_successor_is(scene: &mut Scene) {
     assert_eq!(on_listeners(scene, mark), ["create", "delete"]);
 }
 
-async fn at_a_full_quota_the_former_port_goes_first(scene: &mut Scene) {
-    let mut web = web();
-    scene.ensure(&mut web).await;
-    web.spec.ports = service("web", &[(8080, 30080)], json!({})).spec.ports;
-    let message = "Quota has been met for resources: Listener".to_owned();
-    let quota = Fault::Code { status: 403, code: String::new(), message };
-    scene.simulation().fault(Rule::every(quota).on("load-balancer", "loadbalancer_listener_create"));
-    scene.refused(&mut web).await;
-    assert_eq!(scene.listener().await["protocol_port"], 80);
 async fn a_port_without_a_successor_goes_whatever_becomes_of_the_others(scene: &mut Scene) {
     let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
     scene.ensure(&mut web).await;
@@ -206,6 +206,15 @@ async fn a_port_without_a_successor_goes_whatever_becomes_of_the_others(scene: &
     scene.is_steady(&mut web).await;
 }
 
+async fn at_a_full_quota_the_former_port_goes_first(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    web.spec.ports = service("web", &[(8080, 30080)], json!({})).spec.ports;
+    let message = "Quota has been met for resources: Listener".to_owned();
+    let quota = Fault::Code { status: 403, code: String::new(), message };
+    scene.simulation().fault(Rule::every(quota).on("load-balancer", "loadbalancer_listener_create"));
+    scene.refused(&mut web).await;
+    assert_eq!(scene.listener().await["protocol_port"], 80);
     scene.simulation().faults(Faults::clear);
     let mark = scene.simulation().mark();
     scene.ensure(&mut web).await;

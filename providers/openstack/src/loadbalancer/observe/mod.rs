@@ -475,7 +475,8 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
             // Another program may have left members with the health check port of a former monitor.
-            let is_of_others = !item.published.is_empty() && !item.has_matched();
+            let is_known = item.has_matched_at(&balancer.lb.updated_at) || parts.of(&balancer.lb).is_some();
+            let is_of_others = !item.published.is_empty() && !is_known;
             below.members |= item.hosts.health_check_port.is_some() || is_of_others;
             below.monitors = true;
         }
