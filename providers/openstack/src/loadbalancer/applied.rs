@@ -37,6 +37,11 @@ impl Item {
         self.applied.as_ref().is_some_and(|applied| applied.contains('/'))
     }
 
+    /// Whether its balancer has not changed since its record.
+    pub(super) fn has_matched_at(&self, updated_at: &str) -> bool {
+        self.applied.as_ref().is_some_and(|applied| applied.split('/').nth(1) == Some(updated_at))
+    }
+
     /// Whether the noted balancer was created for the Service, as far as is known: records of older versions and of the
     /// Go program do not say.
     pub(super) fn noted_own(&self) -> bool {

@@ -23,6 +23,8 @@ impl Env {
 pub(crate) struct Features {
     pub(crate) tags: bool,
     pub(crate) allowed_cidrs: bool,
+    /// Whether listeners of several transports may have one port: older than the CIDRs, and in the same release.
+    pub(crate) port_per_transport: bool,
     pub(crate) flavors: bool,
     pub(crate) timeouts: bool,
     pub(crate) zones: bool,
@@ -39,6 +41,7 @@ impl Features {
         Self {
             tags: since(5),
             allowed_cidrs: since(12) && !is_ovn,
+            port_per_transport: since(12),
             flavors: since(6) && !is_ovn,
             timeouts: since(1) && !is_ovn,
             zones: since(14) && !is_ovn,

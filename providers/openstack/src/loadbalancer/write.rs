@@ -355,8 +355,11 @@ impl Writer {
     ) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
         if let Err(error) = self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await {
+            if !matches!(error.class(), ErrorClass::Invalid { .. }) {
+                return Err(error);
+            }
             // Octavia says only that it has children; its status does not show pools without a listener.
-            let pools = self.client.pools(id).await.unwrap_or_default();
+            let pools = scope.waiting(self.client.pools(id)).await?.unwrap_or_default();
             let failed = pools.iter().filter(|pool| pool.provisioning_status == ERROR);
             return Err(match failed.map(|pool| format!("pool {}", pool.name)).collect::<Vec<_>>() {
                 failed if failed.is_empty() => error,
@@ -431,7 +434,7 @@ impl Writer {
         outputs: &Outputs,
         scope: &Scope,
     ) -> Result<Value, ProviderError> {
-        let (is_deletion, mut conflicts) = (operation.method() == http::Method::DELETE, 0);
+        let (is_deletion, mut conflicts, mut was_active) = (operation.method() == http::Method::DELETE, 0, false);
         loop {
             let due = lock(&self.pace).next_change(balancer);
             if let Some(due) = due {
@@ -458,9 +461,9 @@ impl Writer {
                     {
                         match &*lb.provisioning_status {
                             ERROR => return Err(Wait::Failed.error(balancer)),
-                            // No wait ends that.
-                            ACTIVE if conflicts > 4 => return Err(part_in_error(balancer, &error)),
-                            _ => {}
+                            // No wait ends that. Seen once, a change may just have ended.
+                            ACTIVE if was_active => return Err(part_in_error(balancer, &error)),
+                            status => was_active = status == ACTIVE,
                         }
                     }
                 }

@@ -22,6 +22,7 @@ ccm_test_openstack::cases! { [crate::scene]
         members_and_their_monitor_change_together,
         members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
         a_port_is_served_until_its_successor_is,
+        a_port_without_a_successor_goes_whatever_becomes_of_the_others,
         at_a_full_quota_the_former_port_goes_first,
         a_refused_protocol_takes_nothing_away,
         a_change_in_the_second_of_our_own_is_noticed,
@@ -142,16 +143,25 @@ async fn members_that_an_earlier_program_left_with_a_health_check_port_lose_it(s
     scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
     let mut web = web();
     scene.ensure(&mut web).await;
-    for member in scene.whole_members().await {
-        scene.simulation().world(|world| world.row_mut("member", id(&member)).unwrap().set("monitor_port", 32000));
+    let lb = id(&scene.balancer().await).to_owned();
+    // The Go program keeps the record.
+    for is_recorded in [false, true] {
+        for member in scene.whole_members().await {
+            scene.simulation().world(|world| world.row_mut("member", id(&member)).unwrap().set("monitor_port", 32000));
+        }
+        match is_recorded {
+            true => scene.simulation().world(|world| {
+                world.row_mut("loadbalancer", &lb).unwrap().set("updated_at", "2036-01-01T00:00:00");
+            }),
+            false => forget(&mut web),
+        }
+        scene.restart().await;
+        scene.ensure(&mut web).await;
+        let members = scene.whole_members().await;
+        assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
     }
-    forget(&mut web);
-    scene.restart().await;
-    scene.ensure(&mut web).await;
-    let members = scene.whole_members().await;
-    assert!(members.len() == 3 && members.iter().all(|member| member["monitor_port"].is_null()), "{members:#?}");
-    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!(calls.of("loadbalancer_member_list"), 0, "{calls:?}");
 }
 
 /// The creations and deletions of listeners since a mark.
@@ -181,6 +191,19 @@ async fn a_port_is_served_until_its_successor_is(scene: &mut Scene) {
     let mark = scene.simulation().mark();
     scene.ensure(&mut web).await;
     assert_eq!(on_listeners(scene, mark), ["create", "delete"]);
+}
+
+async fn a_port_without_a_successor_goes_whatever_becomes_of_the_others(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    scene.nodes.pop();
+    web.spec.ports.remove(0);
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_members_update"));
+    scene.refused(&mut web).await;
+    assert_eq!((scene.listeners().await.len(), &scene.listener().await["protocol_port"]), (1, &json!(443)));
+    scene.simulation().faults(Faults::clear);
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
 }
 
 async fn at_a_full_quota_the_former_port_goes_first(scene: &mut Scene) {

@@ -1,7 +1,7 @@
 //! Deletions, and leftovers of balancers that others deleted.
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::ServiceAction;
+use ccm_provider::{ErrorClass, ServiceAction};
 use serde_json::{Value, json};
 
 use crate::scene::{FIPS, LBS, Scene, annotation, forget, id, service, set, web};
@@ -19,6 +19,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         a_balancer_deleted_by_hand_is_made_again,
         a_floating_ip_that_could_not_be_bound_again_is_not_lost,
+        a_refused_deletion_names_the_right_that_is_missing,
         a_service_that_is_no_load_balancer_any_more_can_become_one_again,
         a_floating_ip_of_another_cluster_is_only_detached,
         a_balancer_that_octavia_shows_as_deleted_is_gone;
@@ -92,6 +93,24 @@ async fn a_floating_ip_that_could_not_be_bound_again_is_not_lost(scene: &mut Sce
     assert_eq!(scene.ensure(&mut web).await, address);
     assert_eq!(scene.floating_ips().await.len(), 1);
     scene.is_steady(&mut web).await;
+}
+
+/// A pool in ERROR is the reason only if Octavia says that the balancer has children.
+async fn a_refused_deletion_names_the_right_that_is_missing(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let pool = id(&scene.pool().await).to_owned();
+    scene.simulation().world(|world| world.row_mut("pool", &pool).unwrap().set("provisioning_status", "ERROR"));
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_delete").window(0, 1));
+    let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::Denied { .. }), "{error:?}");
+    let message = format!("Validation failure: Cannot delete Load Balancer {pool} - it has children");
+    let children = Fault::Code { status: 400, code: String::new(), message };
+    scene.simulation().fault(Rule::every(children).on("load-balancer", "loadbalancer_delete").window(0, 1));
+    let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap_err();
+    assert!(error.to_string().contains("in ERROR: pool pool_0_"), "{error:?}");
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }
 
 async fn a_service_that_is_no_load_balancer_any_more_can_become_one_again(scene: &mut Scene) {

@@ -5,7 +5,7 @@ use ccm_cloudsim::openstack::{CatalogEntry, Options, World};
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, set, simulated, simulated_with, texts, unset, web};
+use crate::scene::{LBS, Scene, set, simulated, simulated_with, texts, unset, web};
 
 /// An Octavia with this latest API version.
 fn octavia(minor: u32) -> Options {
@@ -220,6 +220,26 @@ async fn an_octavia_without_cidrs_zones_and_tags_gets_none() {
     .await;
 }
 
+/// One listener per port, whatever its protocol.
+#[tokio::test]
+async fn an_octavia_before_cidrs_replaces_a_listener_by_one_of_the_other_transport() {
+    simulated_with(octavia(11), async |scene: &mut Scene| {
+        let mut web = web();
+        for protocol in ["UDP", "TCP"] {
+            scene.ensure(&mut web).await;
+            web.spec.ports[0].protocol = protocol.to_owned();
+            scene.ensure(&mut web).await;
+            assert_eq!(scene.listener().await["protocol"], protocol);
+            assert_eq!(
+                (scene.listeners().await.len(), scene.pools().await.len(), scene.members().await.len()),
+                (1, 1, 3)
+            );
+            scene.is_steady(&mut web).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_certificate_must_exist_and_is_looked_for_once() {
     simulated(async |scene: &mut Scene| {
@@ -277,6 +297,35 @@ async fn a_pool_in_error_is_an_error_of_a_host_update_and_the_next_ensure_repair
         assert_eq!(scene.members().await.len(), 5);
         scene.ensure(&mut web).await;
         assert_eq!((&scene.pool().await["provisioning_status"], scene.members().await.len()), (&json!("ACTIVE"), 4));
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+/// The balancer is read a moment after the refusal.
+#[tokio::test]
+async fn a_change_that_ends_at_the_time_of_the_look_is_no_error() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let lb = scene.balancer().await["id"].as_str().unwrap().to_owned();
+        scene.nodes.pop();
+        let message = format!("Load Balancer {lb} is immutable and cannot be updated.");
+        let busy = Fault::Code { status: 409, code: String::new(), message };
+        let mut pending = scene.get(&format!("{LBS}/{lb}")).await;
+        pending["loadbalancer"]["provisioning_status"] = json!("PENDING_UPDATE");
+        let pending = Fault::Status { status: 200, body: pending.to_string() };
+        let (busy, pending) = (
+            Rule::every(busy).on("load-balancer", "loadbalancer_members_update").window(0, 8),
+            // The first read is that of the observation.
+            Rule::every(pending).on("load-balancer", "loadbalancer_get").window(1, 1),
+        );
+        scene.simulation().fault(busy);
+        scene.simulation().fault(pending);
+        let update = scene.process.ask(&mut web, &scene.nodes, ServiceAction::UpdateHosts);
+        let (calls, answer) = scene.counted(update).await;
+        answer.unwrap();
+        assert_eq!((calls.of("loadbalancer_members_update"), scene.members().await.len()), (9, 2), "{calls:?}");
         scene.is_steady(&mut web).await;
     })
     .await;

@@ -1,11 +1,11 @@
 //! Managed security groups.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_provider::{Node, Service};
+use ccm_provider::{Node, Service, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{GROUPS, Scene, forget, id, service, set, web};
+use crate::scene::{GROUPS, LBS, Scene, forget, id, service, set, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
@@ -22,6 +22,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_rules_wait_for_the_subnet_that_octavia_chooses,
         tags_of_old_releases_go_with_the_group,
         once_switched_off_groups_go_and_are_not_looked_for_again,
+        once_switched_off_the_group_of_a_balancer_deleted_by_hand_goes_too,
         groups_of_services_that_restart_together_are_read_together,
         two_groups_of_one_name_are_an_error,
         with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules,
@@ -143,6 +144,21 @@ async fn once_switched_off_groups_go_and_are_not_looked_for_again(scene: &mut Sc
         assert_eq!(calls.of("security_group_list"), lists, "{calls:?}");
     }
     scene.is_steady(&mut web).await;
+}
+
+async fn once_switched_off_the_group_of_a_balancer_deleted_by_hand_goes_too(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    scene.configure("").await;
+    scene.write("DELETE", &format!("{LBS}/{}?cascade=true", id(&scene.balancer().await)), Value::Null).await;
+    while !scene.balancers().await.is_empty() {}
+    scene.ensure(&mut web).await;
+    assert_eq!((scene.groups().await.len(), scene.balancers().await.len()), (0, 1));
+    scene.is_steady(&mut web).await;
+    // A new Service has none.
+    let mut new = service("new", &[(80, 30081)], json!({}));
+    let before = scene.process.calls();
+    while scene.process.ask(&mut new, &scene.nodes, ServiceAction::Ensure).await.is_err() {}
+    assert_eq!((scene.process.calls() - before).of("security_group_list"), 1, "once it has a balancer");
 }
 
 async fn groups_of_services_that_restart_together_are_read_together(scene: &mut Scene) {

@@ -377,7 +377,11 @@ impl Reads {
         // A balancer that matches its record had no group when it was recorded.
         let may_be_left = match item.action {
             ServiceAction::Delete => true,
-            ServiceAction::Ensure => observed.balancer(place).is_some_and(|balancer| !balancer.is_unread),
+            ServiceAction::Ensure => match observed.balancer(place) {
+                Some(balancer) => !balancer.is_unread,
+                // It was deleted by hand, unless the Service is new.
+                None => item.annotated.is_some() || !item.published.is_empty(),
+            },
             ServiceAction::UpdateHosts => false,
         };
         if managed.is_none() && !may_be_left {
@@ -471,7 +475,8 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
             // Another program may have left members with the health check port of a former monitor.
-            let is_of_others = !item.published.is_empty() && !item.has_matched();
+            let is_known = item.has_matched_at(&balancer.lb.updated_at) || parts.of(&balancer.lb).is_some();
+            let is_of_others = !item.published.is_empty() && !is_known;
             below.members |= item.hosts.health_check_port.is_some() || is_of_others;
             below.monitors = true;
         }

@@ -114,14 +114,19 @@ impl Draft<'_> {
             }
         }
         // A listener of another protocol may occupy the port of a new one. The others serve until their successors do,
-        // unless these need their room.
-        let is_at_new_port = |listener: &Listener| settings.ports.iter().any(|port| same_port(listener, port));
-        let is_short = self.observed.short.contains(&self.place);
+        // if there are any and these do not need their room.
+        let is_replaced = |listener: &Listener| settings.ports.iter().any(|port| same_port(listener, port));
+        let is_alone = !self.features.port_per_transport;
+        let is_in_the_way = |listener: &Listener| {
+            is_replaced(listener) || is_alone && settings.ports.iter().any(|port| port.port == listener.protocol_port)
+        };
+        let has_successor = settings.ports.iter().any(|port| found(balancer, port).is_none());
+        let goes_first = !has_successor || self.observed.short.contains(&self.place);
         let (left_over, later): (Vec<&Listener>, Vec<&Listener>) =
-            self.left_over(balancer, settings).into_iter().partition(|listener| is_short || is_at_new_port(listener));
+            self.left_over(balancer, settings).into_iter().partition(|listener| goes_first || is_in_the_way(listener));
         for listener in &left_over {
             self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
-            match is_at_new_port(listener) {
+            match is_replaced(listener) {
                 // Its pool is there until its successor is.
                 true => self.delete_part(
                     balancer,

@@ -64,7 +64,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     let vip = vip(world, &body, &id, &project, &provider, subnet, network)?;
     // If one of these is rejected, the port remains, as in Octavia.
     let inside = body.remove("listeners").and_then(|listeners| listeners.as_array().cloned()).unwrap_or_default();
-    populated(&provider, &inside)?;
+    populated(world, &provider, &inside)?;
     let base = json!({
         "id": id, "name": "", "description": "", "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
         "admin_state_up": true, "project_id": project, "tenant_id": project, "created_at": stamp(world),
@@ -160,12 +160,12 @@ fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, 
 }
 
 /// Checks whether the listeners of a fully populated request can be created.
-fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
+fn populated(world: &World, provider: &str, inside: &[Value]) -> Result<(), Problem> {
     let mut seen: Vec<(&str, i64, &str)> = Vec::new();
     for listener in inside.iter().filter_map(Value::as_object) {
         let protocol = listener.get("protocol").and_then(Value::as_str).unwrap_or_default();
         let port = listener.get("protocol_port").and_then(Value::as_i64).unwrap_or_default();
-        listeners::free(protocol, port, seen.iter().copied())?;
+        listeners::free(world, protocol, port, seen.iter().copied())?;
         seen.push((protocol, port, protocol));
         listeners::sensible(listener)?;
         let Some(pool) = listener.get("default_pool").and_then(Value::as_object) else { continue };

@@ -1,8 +1,8 @@
 //! Listeners.
 
 use super::{
-    BALANCER, LISTENER, POOL, add_id, begin, immutable, invalid, list, mutable, pools, providers, refused, shapes,
-    stamp, take_id,
+    BALANCER, LISTENER, POOL, add_id, begin, immutable, invalid, list, minor_version, mutable, pools, providers,
+    refused, shapes, stamp, take_id,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::openstack::World;
@@ -27,15 +27,20 @@ fn transport(protocol: &str) -> &str {
     if matches!(protocol, "UDP" | "SCTP") { protocol } else { "TCP" }
 }
 
-/// Checks that the port is available.
+/// Checks that the port is available: for this transport, and before the API of CIDRs for any.
 pub(super) fn free<'a>(
+    world: &World,
     protocol: &str,
     port: i64,
     mut others: impl Iterator<Item = (&'a str, i64, &'a str)>,
 ) -> Result<(), Problem> {
-    let taken = others.find(|(other, at, _)| *at == port && transport(other) == transport(protocol));
+    let is_older = minor_version(world) < 12;
+    let taken = others.find(|(other, at, _)| *at == port && (is_older || transport(other) == transport(protocol)));
     match taken {
         None => Ok(()),
+        Some(_) if is_older => {
+            Err(refused(409, format!("Another Listener on this Load Balancer is already using protocol_port {port}")))
+        }
         Some((other, ..)) => {
             let what = format!("protocol {other} and protocol_port {port}");
             Err(refused(409, format!("Another Listener on this Load Balancer is already using {what}")))
@@ -132,7 +137,7 @@ pub(super) fn make(world: &mut World, balancer: &str, mut fields: Map<String, Va
     let port = fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default();
     let others = row.list("listeners").iter().filter_map(|entry| world.row("listener", entry.get("id")?.as_str()?));
     let others = others.map(|other| (other.text("protocol"), other.number("protocol_port"), other.id()));
-    free(fields.get("protocol").and_then(Value::as_str).unwrap_or_default(), port, others)?;
+    free(world, fields.get("protocol").and_then(Value::as_str).unwrap_or_default(), port, others)?;
     fields.retain(|_, value| !value.is_null());
     let base = json!({
         "name": "", "description": "", "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",

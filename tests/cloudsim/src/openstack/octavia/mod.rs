@@ -310,6 +310,12 @@ fn remove(world: &mut World, kind: &'static str, id: &str) {
     }
 }
 
+/// The last part of the newest version of the API.
+fn minor_version(world: &World) -> u32 {
+    let current = world.options.balancer_versions.last().and_then(|version| version.rsplit('.').next()?.parse().ok());
+    current.unwrap_or_default()
+}
+
 /// `GET /`
 pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     let href = json!([link("self", &format!("{}/load-balancer/v2", world.url))]);

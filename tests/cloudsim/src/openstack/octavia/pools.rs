@@ -1,6 +1,9 @@
 //! Pools.
 
-use super::{BALANCER, LISTENER, POOL, add_id, begin, ids, invalid, list, mutable, providers, refused, shapes, stamp};
+use super::{
+    BALANCER, LISTENER, POOL, add_id, begin, ids, invalid, list, minor_version, mutable, providers, refused, shapes,
+    stamp,
+};
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
 use crate::openstack::World;
@@ -39,8 +42,7 @@ const PROTOCOLS: [(&str, u32); 7] =
 /// Checks whether this Octavia has the protocol of a pool.
 pub(super) fn known(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
     let protocol = fields.get("protocol").and_then(Value::as_str).unwrap_or_default();
-    let current = world.options.balancer_versions.last().and_then(|version| version.rsplit('.').next()?.parse().ok());
-    let current: u32 = current.unwrap_or_default();
+    let current = minor_version(world);
     let has: Vec<&str> = PROTOCOLS.iter().filter(|(_, since)| current >= *since).map(|(name, _)| *name).collect();
     if has.contains(&protocol) {
         return Ok(());
