@@ -103,7 +103,10 @@ async fn a_rule_comes_back_if_its_pool_cannot_be_replaced() {
     let theirs = json!({"name": "theirs", "target": target, "IPProtocol": "TCP", "portRange": "8443"});
     scene.cloud().by_hand("POST", rules, &theirs).unwrap();
     asked.spec.session_affinity = "ClientIP".to_owned();
+    let mark = scene.cloud().mark();
     assert!(scene.refused(&mut asked).await.contains("being used by"));
+    let writes = scene.writes(mark);
+    assert!(!writes.iter().any(|write| write.starts_with("targetPools.insert")), "it is still there: {writes:?}");
     for _ in 0..2 {
         assert_eq!(served(&scene), before);
         let mark = scene.cloud().mark();
@@ -131,6 +134,27 @@ async fn a_pool_and_its_rule_come_back_if_the_next_pool_is_refused() {
         assert_eq!((served(&scene), scene.members()), (before.clone(), 2));
         assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
     }
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, ip);
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// The pool has its successor, the rule has none.
+#[tokio::test]
+async fn a_rule_comes_back_if_its_successor_fails_after_the_pool_was_replaced_and_is_refused_then() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    let before = served(&scene);
+    sticks(&mut asked);
+    scene.cloud().fault(Rule::every(refusal(503, "backendError")).on("compute", "forwardingRules.insert"));
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.object("targetPools", "LB")["sessionAffinity"], "CLIENT_IP");
+    scene.cloud().faults(Faults::clear);
+    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "forwardingRules.insert").window(0, 1));
+    scene.refused(&mut asked).await;
+    assert_eq!(served(&scene), before);
     scene.restart().await;
     assert_eq!(scene.ensure(&mut asked).await, ip);
     scene.is_steady(&mut asked).await;
