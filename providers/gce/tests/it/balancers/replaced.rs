@@ -160,3 +160,21 @@ async fn a_rule_comes_back_if_its_successor_fails_after_the_pool_was_replaced_an
     scene.is_steady(&mut asked).await;
     scene.is_correct();
 }
+
+/// A new pool takes 200 instances at once.
+#[tokio::test]
+async fn a_pool_that_comes_back_has_all_present_nodes() {
+    let names: Vec<String> = (0..250).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scene = Scene::with(&names).await;
+    let mut asked = web();
+    let new = scene.nodes.split_off(248);
+    scene.ensure(&mut asked).await;
+    scene.nodes.extend(new);
+    asked.spec.session_affinity = "ClientIP".to_owned();
+    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "targetPools.insert").window(0, 1));
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.members(), 250);
+    assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
+    scene.is_correct();
+}
