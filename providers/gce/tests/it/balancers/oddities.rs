@@ -1,6 +1,6 @@
 //! Mistakes of other programs, each tested separately.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::json;
 
@@ -170,6 +170,19 @@ async fn nothing_is_denied_at_an_address_that_services_share() {
         assert_eq!(denies(&scene), 0);
         assert!(scene.events().join("\n").contains("shared with"));
         scene.is_steady(service).await;
+    }
+    // Its rule is away for a moment: it has used the address before.
+    let fault = Fault::Code { status: 503, code: "backendError".to_owned(), message: "no".to_owned() };
+    for (port, is_new_process) in [(5353, false), (53, true)] {
+        tcp.spec.ports = ports("TCP", &[port]);
+        scene.cloud().fault(Rule::every(fault.clone()).on("compute", "forwardingRules.insert"));
+        scene.refused(&mut tcp).await;
+        scene.cloud().faults(Faults::clear);
+        if is_new_process {
+            scene.restart().await;
+        }
+        assert_eq!(scene.ensure(&mut tcp).await, mine);
+        assert_eq!(denies(&scene), 0);
     }
     // It would be cut by the rule of the first.
     scene.delete(&mut tcp).await;
