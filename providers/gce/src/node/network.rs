@@ -57,7 +57,7 @@ impl Network {
     }
 
     /// The subnetwork: that of the configuration, else the automatic one of the region, else that of the nodes. A
-    /// result is kept; without one, the search is repeated.
+    /// result is kept; without one, or if a node could not be read, the search is repeated.
     pub(crate) async fn subnetwork(&self) -> Result<Subnet, ProviderError> {
         if let Some(url) = &self.configured {
             return Ok(Subnet::Url(url.clone()));
@@ -66,14 +66,15 @@ impl Network {
         if let Some(known) = known {
             return Ok(known);
         }
-        let found = self.find().await?;
-        if !matches!(found, Subnet::Unknown(_)) {
+        let (found, is_whole) = self.find().await?;
+        if is_whole && !matches!(found, Subnet::Unknown(_)) {
             *lock(&self.found) = Some(found.clone());
         }
         Ok(found)
     }
 
-    async fn find(&self) -> Result<Subnet, ProviderError> {
+    /// The subnetwork, and whether all was read that it follows from.
+    async fn find(&self) -> Result<(Subnet, bool), ProviderError> {
         let name = self.name();
         let Some(network) = self.client.network(name).await? else {
             let project = &self.client.links().network_project;
@@ -82,12 +83,12 @@ impl Network {
             )));
         };
         if !network.ipv4_range.is_empty() {
-            return Ok(Subnet::Legacy);
+            return Ok((Subnet::Legacy, true));
         }
         if network.auto_create_subnetworks {
             let subnetworks = self.client.subnetworks(&self.region, name).await?;
             if let [one] = &*automatic(&subnetworks, &self.url) {
-                return Ok(Subnet::Url(one.self_link.clone()));
+                return Ok((Subnet::Url(one.self_link.clone()), true));
             }
         }
         Ok(self.of_nodes().await)
@@ -95,7 +96,7 @@ impl Network {
 
     /// The subnetwork in this network and region that the first nodes agree on. Of a zone with a node that cannot be read
     /// no other is asked for.
-    async fn of_nodes(&self) -> Subnet {
+    async fn of_nodes(&self) -> (Subnet, bool) {
         let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
         let (mut found, mut answers) = (Vec::<String>::new(), 0);
         let mut unread: BTreeMap<String, ApiError> = BTreeMap::new();
@@ -120,7 +121,8 @@ impl Network {
         }
         found.sort();
         found.dedup_by(|a, b| same_url(a, b));
-        match (&mut *found, unread.into_values().next()) {
+        let is_whole = unread.is_empty();
+        let subnet = match (&mut *found, unread.into_values().next()) {
             ([one], _) => Subnet::OfNodes(std::mem::take(one)),
             ([], Some(error)) => Subnet::Unknown(error.to_string()),
             ([], None) => {
@@ -129,7 +131,8 @@ impl Network {
             (several, _) => {
                 Subnet::Unknown(format!("nodes are in several ({}); set subnetwork-name", several.join(", ")))
             }
-        }
+        };
+        (subnet, is_whole)
     }
 }
 
@@ -166,6 +169,7 @@ mod tests {
 
     const NETWORK: &str = "https://www.googleapis.com/compute/v1/projects/p/global/networks/n";
     const REGION: &str = "us-central1";
+    const ZONE: &str = "us-central1-b";
 
     /// One token forever.
     #[derive(Debug)]
@@ -209,8 +213,9 @@ mod tests {
         });
         let (cluster, handle) = (Arc::<TestCluster>::default(), Cluster::default());
         for name in nodes {
-            let id = format!("gce://p/us-central1-b/{name}");
-            let node = Node { name: (*name).into(), provider_id: Some(id.into()), ..Node::default() };
+            let (zone, name) = name.split_once('/').unwrap_or((ZONE, name));
+            let id = format!("gce://p/{zone}/{name}");
+            let node = Node { name: name.into(), provider_id: Some(id.into()), ..Node::default() };
             cluster.add_node(node.into());
         }
         handle.set(cluster.context("kubernetes"));
@@ -223,7 +228,8 @@ mod tests {
     }
 
     fn instance(world: &mut World, name: &str, subnetwork: &str) {
-        let seed = InstanceSeed { project: "p", zone: "us-central1-b", name, subnetwork, ..InstanceSeed::default() };
+        let (zone, name) = name.split_once('/').unwrap_or((ZONE, name));
+        let seed = InstanceSeed { project: "p", zone, name, subnetwork, ..InstanceSeed::default() };
         world.instance(&seed).unwrap();
     }
 
@@ -264,6 +270,23 @@ mod tests {
             let found = doubtful.subnetwork().await.unwrap();
             assert!(matches!(&found, Subnet::Unknown(why) if why.contains("subnetwork-name")), "{found:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_some_nodes_show_counts_until_the_others_can_be_read() {
+        let seed = |world: &mut World| {
+            let network = world.network("p", "n", false);
+            let one = world.subnetwork(&network, REGION, "one", "10.0.0.0/24", &[]);
+            let two = world.subnetwork(&network, REGION, "two", "10.0.1.0/24", &[]);
+            instance(world, "a", &one);
+            instance(world, "us-central1-c/b", &two);
+        };
+        let (cloud, network) = network(seed, &["a", "us-central1-c/b"]);
+        let down = Fault::Code { status: 403, code: "forbidden".into(), message: "no".into() };
+        cloud.fault(Rule::every(down).on("compute", "instances.get").window(0, 1));
+        assert!(ends_with(&network.subnetwork().await.unwrap(), "two"));
+        let found = network.subnetwork().await.unwrap();
+        assert!(matches!(&found, Subnet::Unknown(why) if why.contains("subnetwork-name")), "{found:?}");
     }
 
     #[tokio::test]

@@ -101,9 +101,11 @@ impl Request {
 }
 
 impl<W> Removed<W> {
-    /// What a deletion removes for a later step, if it can come back.
+    /// What a deletion removes for a later step, if it can come back: for that of the same object, else for the first.
     pub(super) fn by(deletion: &Step<W>, later: &[Step<W>], work: &[ServiceWork]) -> Option<Room<W>> {
-        let successor = deletion.successors(later).find(|successor| !successor.restore.is_empty())?;
+        let successors = || deletion.successors(later).filter(|successor| !successor.restore.is_empty());
+        let of_object = successors().find(|successor| successor.object() == deletion.object());
+        let successor = of_object.or_else(|| successors().next())?;
         let restore = successor.restore.clone();
         let removed = Self { restore, uids: uids(successor, work), until: Instant::now() + REFUSED };
         Some((successor.object(), removed.into()))

@@ -2,7 +2,7 @@
 
 use super::kinds::Fields;
 use super::lists;
-use super::places::{Spot, link};
+use super::places::{Spot, link, unlink};
 use super::verbs::{self, custom, text, texts};
 use super::world::{World, inner};
 use super::{backend_services, errors, instances};
@@ -87,7 +87,7 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// The first member determines the network of a group.
+/// The first member determines the network and subnetwork of a group. `unverified`: also when all members have left.
 fn joins(world: &World, group: &mut Fields, instance: &str, field: &str) -> Result<(), Problem> {
     let Some(row) = world.object(instance) else { return Ok(()) };
     let Some(first) = instances::interfaces(row).first() else { return Ok(()) };
@@ -98,10 +98,23 @@ fn joins(world: &World, group: &mut Fields, instance: &str, field: &str) -> Resu
         }
         group.retain(|_, value| value.as_str() != Some(""));
     }
-    if text(group, "network") == network {
+    if text(group, "network") != network {
+        return Err(errors::invalid(
+            field,
+            &link(instance),
+            "The instance is not in the network of the instance group.",
+        ));
+    }
+    let (expected, subnetwork) = (text(group, "subnetwork"), inner(first, "subnetwork"));
+    if expected == subnetwork {
         return Ok(());
     }
-    Err(errors::invalid(field, &link(instance), "The instance is not in the network of the instance group."))
+    let text = format!(
+        "Resource '{instance}' is expected to be in the subnetwork '{}' but is in the subnetwork '{}'.",
+        unlink(&expected),
+        unlink(&subnetwork)
+    );
+    Err(Problem::new(400, "wrongSubnetwork", text))
 }
 
 /// `POST …/instanceGroups/{name}/removeInstances`

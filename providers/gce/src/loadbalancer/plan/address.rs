@@ -217,8 +217,7 @@ impl Draft<'_> {
         if !(address.is_shared() || kind.scheme == Scheme::External && is_rule) {
             return Some("");
         }
-        let has_it = self.observed.rule(&self.item.names).is_some_and(|rule| rule.ip_address == address.address);
-        if kind.scheme == Scheme::External && self.env.options.denies && !has_it {
+        if kind.scheme == Scheme::External && self.env.options.denies && !self.has(&address.address) {
             return Some(", and --enable-l4-deny-firewall is for addresses of one Service");
         }
         let Some(other) = self.observed.sharers.get(user) else {
@@ -232,6 +231,16 @@ impl Draft<'_> {
             _ => true,
         };
         (is_same_protocol && overlaps).then_some(" for the same protocol and port")
+    }
+
+    /// Whether the Service has an address. Its rule is away while it is replaced, its firewall rule is not.
+    fn has(&self, address: &str) -> bool {
+        let names = &self.item.names;
+        let firewall = self.observed.firewalls.get(&names.firewall());
+        self.observed.rule(names).is_some_and(|rule| rule.ip_address == address)
+            || firewall.is_some_and(|firewall| {
+                firewall.destination_ranges.iter().any(|range| range.trim_end_matches("/32") == address)
+            })
     }
 
     /// Releases the reservation: the rule has the address now.

@@ -162,17 +162,20 @@ impl Draft<'_> {
         let mut hosts: Vec<Host> = hosts.iter().cloned().collect();
         let more = hosts.split_off(hosts.len().min(FIRST_INSTANCES));
         let write = self.write(TARGET_POOL_CREATE, &name).body(body);
+        let former =
+            replaced.map(|pool| Act::InsertPool { write: write.clone().body(pool.again()), hosts: hosts.clone() });
         self.push(
             Rank::Pools,
             Act::InsertPool { write, hosts },
             what(Verb::Create, POOL, "the instances behind the load balancer"),
         );
-        if let (Some(pool), Some(step)) = (replaced, self.steps.last_mut()) {
-            let hosts = pool.instances.iter().filter_map(|url| Host::of_url(url)).take(FIRST_INSTANCES).collect();
-            let write = step.act.write().clone().body(pool.again());
-            step.restore = vec![Step { act: Act::InsertPool { write, hosts }, ..step.clone() }];
-        }
+        let place = self.steps.len();
         self.join_pool(&more, true);
+        // With the nodes of today.
+        let (made, joins) = self.steps.split_at_mut(place);
+        if let (Some(act), Some(step)) = (former, made.last_mut()) {
+            step.restore = [Step { act, ..step.clone() }].into_iter().chain(joins.iter().cloned()).collect();
+        }
     }
 
     pub(super) fn pool_members(&mut self, pool: &TargetPool) -> Result<(), ProviderError> {

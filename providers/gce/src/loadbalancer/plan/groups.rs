@@ -30,6 +30,29 @@ pub(in super::super) fn hosts(observed: &Observed, hosts: &Hosts) -> BTreeSet<Ho
     hosts.in_subnet(subnet.map(last_part))
 }
 
+/// Those of them that fit into the groups of the cluster: the instances of a group are in one subnetwork. Unless that is
+/// known for all, it is that of the members, else that of some nodes.
+fn fitting(observed: &Observed, all: &Hosts) -> BTreeSet<Host> {
+    let mut hosts = hosts(observed, all);
+    let guess = observed.network.subnetwork.as_deref().map(last_part);
+    if guess.is_some() && !observed.network.is_of_nodes {
+        return hosts;
+    }
+    let name = ClusterNames(&observed.cluster_id).instance_group();
+    let label = |host: &Host| all.known.get(host).and_then(Option::as_deref);
+    let of_members = |(zone, groups): (&'_ String, &BTreeMap<String, BTreeSet<Host>>)| {
+        let labels: BTreeSet<&str> = groups.get(&name).into_iter().flatten().filter_map(label).collect();
+        (!labels.is_empty()).then(|| (zone.clone(), labels))
+    };
+    let subnets: BTreeMap<String, BTreeSet<&str>> = observed.groups.iter().filter_map(of_members).collect();
+    hosts.retain(|host| match (label(host), subnets.get(&host.zone)) {
+        (Some(label), Some(subnets)) => subnets.contains(label),
+        (Some(label), None) => guess.is_none_or(|guess| guess == label),
+        (None, _) => true,
+    });
+    hosts
+}
+
 /// The external groups that are used unchanged, by name: those whose members are all hosts. An instance may be in only
 /// one group of backend services.
 fn external<'o>(env: &Env, observed: &'o Observed, all: &Hosts, zone: &str) -> BTreeMap<&'o str, &'o BTreeSet<Host>> {
@@ -48,8 +71,8 @@ fn external<'o>(env: &Env, observed: &'o Observed, all: &Hosts, zone: &str) -> B
 /// The URLs of the groups of a backend service, by zone. It keeps those of a zone whose groups are not known, and gets
 /// none that could not be created.
 pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts, found: Option<&BackendService>) -> Vec<String> {
-    let hosts = hosts(observed, all);
-    let zones: BTreeSet<String> = hosts.iter().map(|host| host.zone.clone()).collect();
+    let zones: BTreeSet<String> = hosts(observed, all).into_iter().map(|host| host.zone).collect();
+    let hosts = fitting(observed, all);
     let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
     let name = ClusterNames(&observed.cluster_id).instance_group();
     let of_zone = |zone: String| -> Vec<String> {
@@ -82,7 +105,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, items: &BTreeMap<usize, &Item
     let (mut unplaced, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for item in items.values() {
         let all = &item.hosts;
-        for host in hosts(observed, all) {
+        for host in fitting(observed, all) {
             wanted.entry(host.zone.clone()).or_default().insert(host);
         }
         for zone in observed.groups.keys() {

@@ -1,10 +1,11 @@
 //! Mistakes of other programs, each tested separately.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::json;
 
-use super::scene::{Scene, internal, local, ports, service, set, web};
+use super::scene::{Scene, internal, local, node_of, ports, service, set, web};
+use crate::bed::ZONE;
 
 #[tokio::test]
 async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
@@ -56,7 +57,10 @@ async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
         .cloud()
         .world(|world| world.subnetwork("projects/p/global/networks/default", "us-central1", "b", "10.9.0.0/20", &[]));
     scene.bed.subnetwork = other;
-    scene.nodes = vec![scene.bed.node("n2")];
+    // A group keeps its subnetwork.
+    let zone = "us-central1-c";
+    scene.bed.instance_in(zone, "n2", json!({}));
+    scene.nodes = vec![node_of(zone, "n2")];
     scene.cluster.set_nodes(scene.nodes.clone());
     scene.restart().await;
     scene.ensure(&mut web).await;
@@ -74,9 +78,9 @@ async fn a_rule_stays_in_its_subnetwork_whichever_nodes_are_first() {
     scene.is_correct();
 }
 
-/// Nodes of two pools, each in its subnetwork.
+/// Nodes of two pools, each in its subnetwork: a group has instances of one.
 #[tokio::test]
-async fn the_hosts_are_the_nodes_of_all_subnetworks_whichever_are_first() {
+async fn a_group_keeps_the_subnetwork_of_its_members_whichever_nodes_are_first() {
     let mut scene = Scene::with(&[]).await;
     let network = "projects/p/global/networks/default";
     let other = scene.cloud().world(|world| world.subnetwork(network, "us-central1", "b", "10.9.0.0/20", &[]));
@@ -86,17 +90,23 @@ async fn the_hosts_are_the_nodes_of_all_subnetworks_whichever_are_first() {
             "labels": {"cloud.google.com/gke-node-pool-subnet": subnet}});
         ccm_provider::NodeRef::from(serde_json::from_value::<ccm_provider::Node>(node).unwrap())
     };
-    let first = labelled(&scene, "n1");
+    let [first, third] = ["n1", "n3"].map(|name| labelled(&scene, name));
     scene.bed.subnetwork = other;
-    scene.nodes = vec![first, labelled(&scene, "n2")];
+    let second = labelled(&scene, "n2");
     let mut web = internal(web());
-    for pool in scene.nodes.clone() {
-        scene.cluster.set_nodes(vec![pool]);
+    for (is_first, nodes, members) in [
+        (&first, vec![&first, &second], vec!["n1"]),
+        (&second, vec![&first, &second], vec!["n1"]),
+        (&second, vec![&first, &second, &third], vec!["n1", "n3"]),
+    ] {
+        scene.nodes = nodes.into_iter().cloned().collect();
+        scene.cluster.set_nodes(vec![is_first.clone()]);
         scene.without_subnetwork().await;
         scene.ensure(&mut web).await;
-        assert_eq!(scene.members(), 2);
+        assert_eq!(scene.group(ZONE), members);
         scene.update(&mut web).await;
-        assert_eq!(scene.members(), 2);
+        scene.is_steady(&mut web).await;
+        assert_eq!(scene.group(ZONE), members);
     }
     scene.is_correct();
 }
@@ -160,6 +170,19 @@ async fn nothing_is_denied_at_an_address_that_services_share() {
         assert_eq!(denies(&scene), 0);
         assert!(scene.events().join("\n").contains("shared with"));
         scene.is_steady(service).await;
+    }
+    // Its rule is away for a moment: it has used the address before.
+    let fault = Fault::Code { status: 503, code: "backendError".to_owned(), message: "no".to_owned() };
+    for (port, is_new_process) in [(5353, false), (53, true)] {
+        tcp.spec.ports = ports("TCP", &[port]);
+        scene.cloud().fault(Rule::every(fault.clone()).on("compute", "forwardingRules.insert"));
+        scene.refused(&mut tcp).await;
+        scene.cloud().faults(Faults::clear);
+        if is_new_process {
+            scene.restart().await;
+        }
+        assert_eq!(scene.ensure(&mut tcp).await, mine);
+        assert_eq!(denies(&scene), 0);
     }
     // It would be cut by the rule of the first.
     scene.delete(&mut tcp).await;

@@ -103,7 +103,10 @@ async fn a_rule_comes_back_if_its_pool_cannot_be_replaced() {
     let theirs = json!({"name": "theirs", "target": target, "IPProtocol": "TCP", "portRange": "8443"});
     scene.cloud().by_hand("POST", rules, &theirs).unwrap();
     asked.spec.session_affinity = "ClientIP".to_owned();
+    let mark = scene.cloud().mark();
     assert!(scene.refused(&mut asked).await.contains("being used by"));
+    let writes = scene.writes(mark);
+    assert!(!writes.iter().any(|write| write.starts_with("targetPools.insert")), "it is still there: {writes:?}");
     for _ in 0..2 {
         assert_eq!(served(&scene), before);
         let mark = scene.cloud().mark();
@@ -134,5 +137,44 @@ async fn a_pool_and_its_rule_come_back_if_the_next_pool_is_refused() {
     scene.restart().await;
     assert_eq!(scene.ensure(&mut asked).await, ip);
     scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// The pool has its successor, the rule has none.
+#[tokio::test]
+async fn a_rule_comes_back_if_its_successor_fails_after_the_pool_was_replaced_and_is_refused_then() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    let before = served(&scene);
+    sticks(&mut asked);
+    scene.cloud().fault(Rule::every(refusal(503, "backendError")).on("compute", "forwardingRules.insert"));
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.object("targetPools", "LB")["sessionAffinity"], "CLIENT_IP");
+    scene.cloud().faults(Faults::clear);
+    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "forwardingRules.insert").window(0, 1));
+    scene.refused(&mut asked).await;
+    assert_eq!(served(&scene), before);
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut asked).await, ip);
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// A new pool takes 200 instances at once.
+#[tokio::test]
+async fn a_pool_that_comes_back_has_all_present_nodes() {
+    let names: Vec<String> = (0..250).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scene = Scene::with(&names).await;
+    let mut asked = web();
+    let new = scene.nodes.split_off(248);
+    scene.ensure(&mut asked).await;
+    scene.nodes.extend(new);
+    asked.spec.session_affinity = "ClientIP".to_owned();
+    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "targetPools.insert").window(0, 1));
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.members(), 250);
+    assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
     scene.is_correct();
 }

@@ -5,6 +5,7 @@ use super::scene::{self, own};
 use crate::http::{Answer, send};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::throttle::BucketSpec;
+use ccm_cloudsim::gce::seed::InstanceSeed;
 use ccm_cloudsim::gce::{Gce, Options};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -228,6 +229,38 @@ fn a_deleted_instance_leaves_its_groups() {
     assert_eq!(gce.objects("instanceGroups")[0]["size"], 1);
     gce.world(|world| world.delete_instance(NODE));
     assert_eq!(gce.objects("instanceGroups")[0]["size"], 0);
+}
+
+/// Source of the text: kubernetes/ingress-gce#282.
+#[test]
+fn the_members_of_a_group_are_in_one_subnetwork() {
+    let gce = scene::cloud();
+    let client = own(&gce);
+    gce.world(|world| {
+        let second = world.subnetwork("projects/p/global/networks/default", "us-central1", "b", "10.9.0.0/20", &[]);
+        let seed = InstanceSeed {
+            project: "p",
+            zone: "us-central1-b",
+            name: "other",
+            subnetwork: &second,
+            ..InstanceSeed::default()
+        };
+        world.instance(&seed).unwrap();
+    });
+    let groups = "projects/p/zones/us-central1-b/instanceGroups";
+    client.send("POST", groups, &json!({"name": "g"}));
+    let add = |instance: &str| {
+        client.send("POST", &format!("{groups}/g/addInstances"), &json!({"instances": [{"instance": instance}]}))
+    };
+    assert_eq!(add(NODE).status, 200);
+    let refused = add("projects/p/zones/us-central1-b/instances/other");
+    assert_eq!((refused.status, &refused.json["error"]["errors"][0]["reason"]), (400, &json!("wrongSubnetwork")));
+    assert_eq!(
+        refused.json["error"]["message"],
+        "Resource 'projects/p/zones/us-central1-b/instances/other' is expected to be in the subnetwork \
+         'projects/p/regions/us-central1/subnetworks/sub' but is in the subnetwork \
+         'projects/p/regions/us-central1/subnetworks/b'."
+    );
 }
 
 #[test]

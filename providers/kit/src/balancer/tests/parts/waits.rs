@@ -256,6 +256,32 @@ async fn a_replacement_that_has_begun_is_completed_when_the_process_stops() {
     }
 }
 
+/// Each removal has a successor of its own.
+#[tokio::test(start_paused = true)]
+async fn two_replacements_that_have_begun_are_completed_when_the_process_stops() {
+    let of = |name, verb, id: &str| {
+        let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
+        (step.summary.verb, step.summary.id) = (verb, id.to_owned());
+        step
+    };
+    let new = |name, old, id| of(name, Verb::Create, id).restore(of(old, Verb::Create, id));
+    let steps = vec![
+        of("remove", Verb::Delete, "rule"),
+        of("remove pool", Verb::Delete, "pool"),
+        new("new pool", "old pool", "pool"),
+        new("new rule", "old rule", "rule"),
+    ];
+    let engine = engine(steps, &[("remove", Fate::Takes(Duration::from_secs(6)))]);
+    let stopping = Arc::new(Stopping::default());
+    let (scope, work) = (Scope::new(stopping.clone()), ensure(&["web"]));
+    tokio::join!(engine.reconcile("c", &work, &scope), async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        stopping.0.store(true, Ordering::SeqCst);
+        stopping.1.notify_waiters();
+    });
+    assert_eq!(tried(&engine), ["remove", "remove pool", "new pool", "new rule"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_removal_begins_after_a_shutdown_has_begun() {
     let engine = engine(replaced(), &[]);
