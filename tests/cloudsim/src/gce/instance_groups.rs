@@ -111,8 +111,8 @@ fn joins(world: &World, group: &mut Fields, instance: &str, field: &str) -> Resu
     }
     let text = format!(
         "Resource '{instance}' is expected to be in the subnetwork '{}' but is in the subnetwork '{}'.",
-        unlink(&expected),
-        unlink(&subnetwork)
+        unlink(expected),
+        unlink(subnetwork)
     );
     Err(Problem::new(400, "wrongSubnetwork", text))
 }
