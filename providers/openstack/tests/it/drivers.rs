@@ -302,55 +302,6 @@ async fn a_pool_in_error_is_an_error_of_a_host_update_and_the_next_ensure_repair
     .await;
 }
 
-/// The balancer is read a moment after the refusal.
-#[tokio::test]
-async fn a_change_that_ends_at_the_time_of_the_look_is_no_error() {
-    simulated(async |scene: &mut Scene| {
-        let mut web = web();
-        scene.ensure(&mut web).await;
-        let lb = scene.balancer().await["id"].as_str().unwrap().to_owned();
-        scene.nodes.pop();
-        let message = format!("Load Balancer {lb} is immutable and cannot be updated.");
-        let busy = Fault::Code { status: 409, code: String::new(), message };
-        let mut pending = scene.get(&format!("{LBS}/{lb}")).await;
-        pending["loadbalancer"]["provisioning_status"] = json!("PENDING_UPDATE");
-        let pending = Fault::Status { status: 200, body: pending.to_string() };
-        let (busy, pending) = (
-            Rule::every(busy).on("load-balancer", "loadbalancer_members_update").window(0, 8),
-            // The first read is that of the observation.
-            Rule::every(pending).on("load-balancer", "loadbalancer_get").window(1, 1),
-        );
-        scene.simulation().fault(busy);
-        scene.simulation().fault(pending);
-        let update = scene.process.ask(&mut web, &scene.nodes, ServiceAction::UpdateHosts);
-        let (calls, answer) = scene.counted(update).await;
-        answer.unwrap();
-        assert_eq!((calls.of("loadbalancer_members_update"), scene.members().await.len()), (9, 2), "{calls:?}");
-        scene.is_steady(&mut web).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_driver_that_fails_before_the_last_change_is_no_wait() {
-    simulated(async |scene: &mut Scene| {
-        scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
-        let mut web = web();
-        scene.ensure(&mut web).await;
-        let fault = Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
-        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_pool_update"));
-        web.spec.session_affinity = "ClientIP".to_owned();
-        set(&mut web, "health-monitor-delay", "7");
-        let answer = scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure).await;
-        let error = answer.unwrap_err();
-        assert!(!error.is_in_progress() && error.to_string().contains("is in ERROR"), "{error:?}");
-        scene.simulation().faults(Faults::clear);
-        scene.ensure(&mut web).await;
-        scene.is_steady(&mut web).await;
-    })
-    .await;
-}
-
 /// The user grants Octavia the right to read it, or the operator enables a provider.
 #[tokio::test]
 async fn a_refusal_that_others_can_end_is_tried_again_after_minutes() {
@@ -429,4 +380,58 @@ async fn without_key_manager_only_external_certificates_are_taken() {
         scene.is_steady(&mut web).await;
     })
     .await;
+}
+
+/// They wait as long as the program does.
+mod long_lane {
+    use super::*;
+
+    /// The balancer is read a moment after the refusal.
+    #[tokio::test]
+    async fn a_change_that_ends_at_the_time_of_the_look_is_no_error() {
+        simulated(async |scene: &mut Scene| {
+            let mut web = web();
+            scene.ensure(&mut web).await;
+            let lb = scene.balancer().await["id"].as_str().unwrap().to_owned();
+            scene.nodes.pop();
+            let message = format!("Load Balancer {lb} is immutable and cannot be updated.");
+            let busy = Fault::Code { status: 409, code: String::new(), message };
+            let mut pending = scene.get(&format!("{LBS}/{lb}")).await;
+            pending["loadbalancer"]["provisioning_status"] = json!("PENDING_UPDATE");
+            let pending = Fault::Status { status: 200, body: pending.to_string() };
+            let (busy, pending) = (
+                Rule::every(busy).on("load-balancer", "loadbalancer_members_update").window(0, 8),
+                // The first read is that of the observation.
+                Rule::every(pending).on("load-balancer", "loadbalancer_get").window(1, 1),
+            );
+            scene.simulation().fault(busy);
+            scene.simulation().fault(pending);
+            let update = scene.process.ask(&mut web, &scene.nodes, ServiceAction::UpdateHosts);
+            let (calls, answer) = scene.counted(update).await;
+            answer.unwrap();
+            assert_eq!((calls.of("loadbalancer_members_update"), scene.members().await.len()), (9, 2), "{calls:?}");
+            scene.is_steady(&mut web).await;
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_fails_before_the_last_change_is_no_wait() {
+        simulated(async |scene: &mut Scene| {
+            scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+            let mut web = web();
+            scene.ensure(&mut web).await;
+            let fault = Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
+            scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_pool_update"));
+            web.spec.session_affinity = "ClientIP".to_owned();
+            set(&mut web, "health-monitor-delay", "7");
+            let answer = scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure).await;
+            let error = answer.unwrap_err();
+            assert!(!error.is_in_progress() && error.to_string().contains("is in ERROR"), "{error:?}");
+            scene.simulation().faults(Faults::clear);
+            scene.ensure(&mut web).await;
+            scene.is_steady(&mut web).await;
+        })
+        .await;
+    }
 }
