@@ -45,10 +45,13 @@ pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Re
     let Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) = write else {
         return Err(full.into());
     };
-    if let Besides::Surplus(surplus) = &step.besides
-        && !surplus.is_empty()
-    {
-        let (group, permissions) = (group.clone(), join(surplus.clone()));
+    let surplus = match &step.besides {
+        Besides::Surplus(surplus) => surplus.clone(),
+        Besides::Shared(rules) => super::surplus_at_nodes(rules, group, reads).await?,
+        _ => Vec::new(),
+    };
+    if !surplus.is_empty() {
+        let (group, permissions) = (group.clone(), join(surplus));
         let revoke = Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions });
         match send(&revoke, reads).await {
             Err(error) if super::is_rule_of_several(&revoke, &error) => super::one_by_one(&revoke, reads).await?,

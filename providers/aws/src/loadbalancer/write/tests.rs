@@ -149,6 +149,19 @@ async fn one_rule_that_is_there_keeps_no_other_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rules_at_the_nodes_are_opened_without_an_answer_of_elastic_load_balancing() {
+    let web = |node_port: i32| nlb(&[(80, node_port)]).ranges(&["10.1.0.0/16"]);
+    let scene = Scene::made(&web(30080)).await;
+    let planned = scene.plan(&web(30090)).await;
+    let mut steps = planned.steps.iter();
+    let open = steps.find(|step| step.write.name() == "AuthorizeSecurityGroupIngress").unwrap();
+    let fault = Fault::Code { status: 400, code: "Unusual".to_owned(), message: "as the test says".to_owned() };
+    scene.world.aws().fault(Rule::every(fault).on("elbv2", "Describe*"));
+    let mut bed = Bed::over(scene.world);
+    apply(open, &mut bed.outputs, &bed.reads).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
     let scene = Scene::made(&nlb(&[(80, 30080)]).nodes([])).await;
     scene.world.instance(3, |instance| instance.state = InstanceState::Stopped);
