@@ -78,6 +78,24 @@ async fn a_port_of_a_classic_balancer_is_closed_once_for_an_unknown_certificate(
     }
 }
 
+/// The Go program sets no policies either, unless an annotation names one.
+#[tokio::test]
+async fn a_listener_that_is_replaced_for_its_certificate_keeps_the_default_policy_without_a_permission() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &web("clb", Some(CERTIFICATE), &[(443, 31443)])).await;
+    for action in ["SetLoadBalancerListenerSSLCertificate", "SetLoadBalancerPoliciesOfListener"] {
+        bed.aws.fault(Rule::every(Fault::Deny).on("elb", action));
+    }
+    let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+    bed.aws.world(|world| world.elb.add_certificate(other));
+    bed.ensure(&*process, &web("clb", Some(other), &[(443, 31443)])).await;
+    let listener = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners[&443].clone());
+    assert_eq!(listener.certificate.as_deref(), Some(other));
+    assert_eq!(listener.policies, ["ELBSecurityPolicy-2016-08"]);
+    bed.check();
+}
+
 /// The protocol of a port takes a new listener.
 #[tokio::test]
 async fn a_listener_is_created_again_if_the_certificate_of_its_successor_is_unknown() {

@@ -98,6 +98,25 @@ async fn a_balancer_keeps_the_group_of_the_user_until_all_rules_of_its_managed_o
     }
 }
 
+/// That is how a user lets in the clients whose rules have no room.
+#[tokio::test]
+async fn a_group_of_the_user_is_added_to_a_classic_balancer_whose_managed_one_is_full() {
+    let bed = Bed::start("");
+    bed.add_group(USER_GROUP, None, Vec::new());
+    bed.aws.change(|options| options.limits.rules_per_group = 60);
+    let ranges: Vec<String> = (0..40).map(|number| format!("10.{number}.0.0/16")).collect();
+    let process = bed.process().await;
+    for annotations in [&[][..], &[("extra-security-groups", USER_GROUP)]] {
+        let spec = json!({"loadBalancerSourceRanges": ranges});
+        let web = service("web", annotations, &[(80, 31080), (81, 31081)], spec);
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("no room for"), "{error}");
+        bed.aws.clock().step(Duration::from_secs(60));
+    }
+    let attached = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().groups.clone());
+    assert_eq!(attached.iter().map(String::as_str).collect::<Vec<_>>(), [&*managed(&bed), USER_GROUP]);
+}
+
 #[tokio::test]
 async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
     let bed = Bed::start("");

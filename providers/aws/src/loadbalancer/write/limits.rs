@@ -45,10 +45,13 @@ pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Re
     let Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) = write else {
         return Err(full.into());
     };
-    if let Besides::Surplus(surplus) = &step.besides
-        && !surplus.is_empty()
-    {
-        let (group, permissions) = (group.clone(), join(surplus.clone()));
+    let surplus = match &step.besides {
+        Besides::Surplus(surplus) => surplus.clone(),
+        Besides::Shared(rules) => super::surplus_at_nodes(rules, group, reads).await?,
+        _ => Vec::new(),
+    };
+    if !surplus.is_empty() {
+        let (group, permissions) = (group.clone(), join(surplus));
         let revoke = Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions });
         match send(&revoke, reads).await {
             Err(error) if super::is_rule_of_several(&revoke, &error) => super::one_by_one(&revoke, reads).await?,
@@ -67,17 +70,25 @@ pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Re
             }
         }
     };
-    let is_refused = |error: &ApiError| error.is(FULL_GROUP) || error.is(&["InvalidPermission.Duplicate"]);
-    // One rule shows whether there is any room: most often there is none, at each attempt of each Service.
-    let (mut last, mut count, mut grows) = (full, 1, true);
+    // One rule shows whether there is any room: most often there is none, at each attempt of each Service. A refusal shows
+    // how many more can fit at most.
+    let (mut last, mut count, mut most) = (full, 1, None);
     while count > 0 && !left.is_empty() {
         let (some, rest) = left.split_at(count.min(left.len()));
         match open(some).await {
-            Ok(()) => left = rest.to_vec(),
-            Err(error) if is_refused(&error) => (last, grows) = (error, false),
+            Ok(()) => {
+                most = most.map(|most: usize| most.saturating_sub(some.len()));
+                count = most.map_or(some.len() * 2, |most| most.div_ceil(2));
+                left = rest.to_vec();
+            }
+            Err(error) if error.is(FULL_GROUP) => {
+                let fewer = some.len() - 1;
+                (last, count, most) = (error, fewer.div_ceil(2), Some(fewer));
+            }
+            // Sent alone, a rule that exists is no error; it takes no room.
+            Err(error) if error.is(&["InvalidPermission.Duplicate"]) => (count, most) = (1, None),
             Err(error) => return Err(error.into()),
         }
-        count = if grows { count * 2 } else { count / 2 };
     }
     if left.is_empty() {
         return Ok(());

@@ -10,6 +10,9 @@ use crate::client::write::ElbWrite;
 use crate::client::{ApiError, Write};
 use crate::loadbalancer::reads::Reads;
 
+/// The policy that AWS gives a new listener.
+const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
+
 /// Creates listeners, one by one if AWS refuses some of them. A port whose new listener is refused gets its former one
 /// again: it stays open.
 pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) -> Result<(), ProviderError> {
@@ -60,6 +63,9 @@ pub(super) async fn certificate(
     let listeners = vec![wanted.clone()];
     let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
     let created = create(&Write::Elb(write), std::slice::from_ref(former), reads).await;
+    if policies.iter().all(|policy| policy == DEFAULT_POLICY) {
+        return created;
+    }
     let (balancer, port, policies) = (balancer.clone(), *port, policies.to_vec());
     let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies };
     let set = send(&Write::Elb(write), reads).await;

@@ -10,8 +10,8 @@ mod targets;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::call::{ErrorKind, Meaning};
@@ -20,12 +20,13 @@ use ccm_provider::{ErrorClass, Finding, ProviderError};
 use super::neighbours;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
-use super::rules::shared::SharedRules;
+use super::rules::Rule;
+use super::rules::shared::{Change, SharedRules};
 use super::step::{Besides, Step};
 use crate::annotations::SSL_POLICY;
-use crate::client::ec2::{Permission, Source};
+use crate::client::ec2::{Permission, SecurityGroup, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
-use crate::client::{ApiError, Made, Query, Write};
+use crate::client::{ApiError, Id, Made, Query, Write};
 use crate::node::identity::InstanceId;
 
 /// The first delay of the retry of a deletion that another object blocks; it doubles up to the second.
@@ -99,7 +100,7 @@ async fn without_users(
 /// Changes the rules of a node security group, which several balancers share: one change at a time, from the group's
 /// current state.
 async fn at_nodes(
-    rules: &SharedRules,
+    rules: &Arc<SharedRules>,
     write: &Ec2Write,
     outputs: &mut Outputs,
     reads: &Reads,
@@ -114,24 +115,18 @@ async fn at_nodes(
     let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
     let _turn = reads.at_nodes.turn().await?;
     let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
-    let recent = reads.at_nodes.recent(id);
-    let mut rules = Cow::Borrowed(rules);
-    // Balancers that check the same ports may have come since the plan was made.
-    if found.first().is_some_and(|group| rules.change_now(group, false, &recent).takes_probes_away()) {
-        let found = neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await?;
-        rules = Cow::Owned(rules.among(found));
-    }
-    let steps = match found.first() {
-        // What is closed then makes room for what is opened, if the group is full.
-        Some(group) => {
-            steps::now(&group.id, rules.change_now(group, opens, &recent), || rules.change_now(group, false, &recent))
-        }
+    let change = match found.first() {
+        // It needs nothing of Elastic Load Balancing.
+        Some(group) if opens => rules.change_now(group, true, &reads.at_nodes.recent(id)),
+        Some(group) => among_neighbours(rules, group, reads).await?,
         None if opens => {
             return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
         }
-        None => Vec::new(),
+        None => return Ok(()),
     };
-    for step in steps {
+    for step in steps::of_change(id, change) {
+        // Rules are opened first: whether EC2 has room for old and new ones is not known.
+        let step = Step { besides: Besides::Shared(rules.clone()), ..step };
         match single(&step, outputs, reads).await {
             // Only the description is wrong then; upstream changes none.
             Err(error) if is_description(&step.write) && matches!(error.class(), ErrorClass::Denied { .. }) => {
@@ -141,6 +136,24 @@ async fn at_nodes(
         }
     }
     Ok(())
+}
+
+/// The whole change of a node group. Balancers that check the same ports may have come since the plan was made.
+async fn among_neighbours(rules: &SharedRules, group: &SecurityGroup, reads: &Reads) -> Result<Change, ProviderError> {
+    let recent = reads.at_nodes.recent(&group.id);
+    let change = rules.change_now(group, false, &recent);
+    if !change.takes_probes_away() {
+        return Ok(change);
+    }
+    let found = neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await?;
+    Ok(rules.among(found).change_now(group, false, &recent))
+}
+
+/// The rules of a full node group that may be closed to make room.
+async fn surplus_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Vec<Rule>, ProviderError> {
+    let found = reads.api.security_groups(&Query::by("group-id", group.known())).await?;
+    let Some(group) = found.first() else { return Ok(Vec::new()) };
+    Ok(among_neighbours(rules, group, reads).await?.close)
 }
 
 fn is_description(write: &Write) -> bool {

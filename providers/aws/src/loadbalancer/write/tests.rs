@@ -148,6 +148,54 @@ async fn one_rule_that_is_there_keeps_no_other_out() {
     assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 2);
 }
 
+fn networks(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("10.{number}.0.0/16")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_group_takes_all_rules_that_fit_and_none_is_refused_twice() {
+    for room in 0..18 {
+        let mut bed = Bed::new(&[]);
+        bed.world.aws().change(|options| options.limits.rules_per_group = room);
+        let networks = networks(18);
+        let networks: Vec<&str> = networks.iter().map(String::as_str).collect();
+        let error = bed.apply(authorize(&networks)).await.unwrap_err().to_string();
+        assert!(error.contains("has no room for"), "{error}");
+        assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), room);
+        let written = bed.written();
+        let different: std::collections::BTreeSet<&String> = written.iter().collect();
+        assert_eq!(written.len(), different.len(), "{room}: {written:#?}");
+        assert!(written.len() <= 10, "{room}: {written:#?}");
+    }
+}
+
+/// EC2 may show a rule late.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_there_does_not_end_the_search_for_room() {
+    let mut bed = Bed::new(&[]);
+    let networks = networks(10);
+    let networks: Vec<&str> = networks.iter().map(String::as_str).collect();
+    bed.apply(authorize(&networks[2..3])).await.unwrap();
+    bed.world.aws().change(|options| options.limits.rules_per_group = 7);
+    bed.refuse(limits::FULL_GROUP[0], "as the test says");
+    let error = bed.apply(authorize(&networks)).await.unwrap_err().to_string();
+    assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 7, "{error}");
+    assert!(error.contains("10.7.0.0/16") && !error.contains("10.2.0.0/16"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_at_the_nodes_are_opened_without_an_answer_of_elastic_load_balancing() {
+    let web = |node_port: i32| nlb(&[(80, node_port)]).ranges(&["10.1.0.0/16"]);
+    let scene = Scene::made(&web(30080)).await;
+    let planned = scene.plan(&web(30090)).await;
+    let mut steps = planned.steps.iter();
+    let open = steps.find(|step| step.write.name() == "AuthorizeSecurityGroupIngress").unwrap();
+    let fault = Fault::Code { status: 400, code: "Unusual".to_owned(), message: "as the test says".to_owned() };
+    scene.world.aws().fault(Rule::every(fault).on("elbv2", "Describe*"));
+    let mut bed = Bed::over(scene.world);
+    apply(open, &mut bed.outputs, &bed.reads).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
     let scene = Scene::made(&nlb(&[(80, 30080)]).nodes([])).await;

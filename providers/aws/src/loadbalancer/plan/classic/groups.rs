@@ -49,6 +49,8 @@ pub(super) struct Change {
     both: Option<Step>,
     /// Whether old and new groups are attached together for a while.
     gradual: bool,
+    /// Whether a group leaves the balancer.
+    takes_away: bool,
     /// Closes the node rules of user groups that leave.
     close: Vec<Step>,
     last: Step,
@@ -60,14 +62,16 @@ impl Change {
     /// until after it is closed. The balancer reaches the nodes all the time, and no group leaves before the rules for
     /// clients are open in the others.
     pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
-        let Self { both, gradual, close, last } = self;
+        let Self { both, gradual, takes_away, close, last } = self;
         let both = both.filter(|_| gradual && !(open.is_empty() && close.is_empty()));
         let rest: Vec<Step> = match gradual {
             false => std::iter::once(last).chain(open).chain(close).collect(),
             true => open.into_iter().chain(close).chain([last]).collect(),
         };
         let both = both.map(|step| step.part(Kind::Settings, PART));
-        let rest = rest.into_iter().map(|step| step.part(Kind::Settings, PART).needs(AFTER_RULES));
+        // A group that is only added may be the way out for clients whose rules cannot be opened.
+        let needs = takes_away.then_some(AFTER_RULES);
+        let rest = rest.into_iter().map(|step| Step { needs, ..step.part(Kind::Settings, PART) });
         both.into_iter().chain(rest).collect()
     }
 }
@@ -88,6 +92,7 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
         both: Some(set(context, balancer, both)).filter(|_| room && !together && !all_new),
         // If none leaves, the last step does the same.
         gradual: (room && !all_new) || together,
+        takes_away: !all_new,
         close: close(context, balancer, ids),
         last: set(context, balancer, ids.to_vec()),
     })

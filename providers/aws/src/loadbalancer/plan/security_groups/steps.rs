@@ -29,14 +29,6 @@ pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
     [open, relabelled, close].into_iter().flatten().collect()
 }
 
-/// The steps of a change of shared rules when they are sent. Whether EC2 has room for both is not known: the quota may
-/// have been raised. So rules are opened first, and `all` is the change that may be made if the group is full.
-pub(crate) fn now(group: &str, change: Change, all: impl FnOnce() -> Change) -> Vec<Step> {
-    let room = if change.open.is_empty() { Vec::new() } else { all().close };
-    let steps = of_change(group, change).into_iter();
-    steps.map(|step| Step { besides: Besides::Surplus(room.clone()), ..step }).collect()
-}
-
 pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
     change(group, rules, reason, |group, permissions| Ec2Write::AuthorizeSecurityGroupIngress { group, permissions })
 }
