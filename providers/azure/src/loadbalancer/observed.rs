@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ccm_provider::{ProviderError, Service};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ use super::names::Family;
 use super::wanted::Destinations;
 use super::wanted::destinations;
 use crate::client::id::{ArmId, same};
+
+/// The delay before what a plan lacks is read.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What is known of an object. What was not read is not absent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -150,7 +154,8 @@ impl Observed {
             Some(Seen::Present(subnet)) => Ok(Some(subnet)),
             Some(Seen::Absent) => Ok(None),
             Some(Seen::Unread(error)) => Err(error.clone().wrap(format!("the subnet {name}"))),
-            None => Err(ProviderError::bug(format!("the subnet {name} was not read"))),
+            // The frontend that was to be shared goes in this pass.
+            None => Err(ProviderError::retry(format!("the subnet {name} is read before the next attempt"), SOON)),
         }
     }
 

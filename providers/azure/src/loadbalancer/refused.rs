@@ -12,7 +12,10 @@ use tokio::time::Instant;
 use super::wanted::Wanted;
 
 /// A refused part is sent again after this time: what was missing may have been created.
-const REFUSED: Duration = Duration::from_secs(3600);
+pub(super) const REFUSED: Duration = Duration::from_secs(3600);
+/// The same where it may succeed soon: for a Service that no load balancer serves until then, and for some of several that
+/// do not fit together.
+pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
 
 /// What was refused.
 #[derive(Debug, Default)]
@@ -29,19 +32,19 @@ type Refusals = Mutex<BTreeMap<String, Refusal>>;
 #[derive(Debug)]
 struct Refusal {
     fingerprint: u64,
-    at: Instant,
+    until: Instant,
     error: ProviderError,
 }
 
 impl Refused {
-    /// Records that the cloud refuses the part of a Service in a load balancer.
-    pub(super) fn note(&self, key: &str, fingerprint: u64, error: ProviderError) {
-        lock(&self.services).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
+    /// Records that the cloud refuses the part of a Service in a load balancer, and for how long it is left out.
+    pub(super) fn note(&self, key: &str, fingerprint: u64, error: ProviderError, time: Duration) {
+        lock(&self.services).insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + time, error });
     }
 
     /// Records that the cloud refuses the security rules of a Service.
     pub(super) fn note_rules(&self, key: &str, fingerprint: u64, error: ProviderError) {
-        lock(&self.rules).insert(key.to_owned(), Refusal { fingerprint, at: Instant::now(), error });
+        lock(&self.rules).insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + REFUSED, error });
     }
 
     /// Records the limit in the text of an error, until the next start; whether it is news.
@@ -67,7 +70,7 @@ impl Refused {
 
     fn still(refused: &Refusals, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
         let mut refused = lock(refused);
-        refused.retain(|_, refusal| refusal.at.elapsed() < REFUSED);
+        refused.retain(|_, refusal| Instant::now() < refusal.until);
         let mut found = BTreeMap::new();
         for item in wanted.items.values() {
             let Some(refusal) = refused.get(&item.key) else { continue };

@@ -1,5 +1,7 @@
 //! What a write of a shared object has of each Service, and whose part an error of Azure names. Pure.
 
+use std::time::Duration;
+
 use ccm_provider::ProviderError;
 use serde_json::Value;
 
@@ -7,8 +9,11 @@ use super::json;
 use super::names::is_of;
 use super::plan::balancer::Edit;
 use super::plan::step::{SecurityPart, Write};
-use super::refused::Refused;
+use super::refused::{BRIEFLY, REFUSED, Refused};
 use crate::client::id::ArmId;
+
+/// What the error of a full subnet says.
+const NO_ROOM: &str = "does not have enough capacity";
 
 /// The parts of the Services in a write.
 #[derive(Debug, Clone, Copy)]
@@ -33,27 +38,42 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// The Services whose part the text of an error, in lower case, names: keys and fingerprints.
-    pub(super) fn named(self, text: &str) -> Vec<(&'a str, u64)> {
+    /// Whether a Service has no load balancer until the write succeeds.
+    pub(super) fn has_cut_off(self) -> bool {
+        matches!(self, Self::Balancer(edits) if edits.iter().any(|edit| edit.is_cut_off))
+    }
+
+    /// The Services whose part the text of an error, in lower case, names: keys, fingerprints, and for how long they are
+    /// left out.
+    pub(super) fn named(self, text: &str) -> Vec<(&'a str, u64, Duration)> {
         match self {
             Self::Balancer(edits) => {
+                let time = |edit: &Edit| if edit.is_cut_off { BRIEFLY } else { REFUSED };
                 let named = edits.iter().filter(|edit| names_part(text, edit));
-                named.map(|edit| (&*edit.key, edit.fingerprint)).collect()
+                let mut named: Vec<_> = named.map(|edit| (&*edit.key, edit.fingerprint, time(edit))).collect();
+                // The subnet may have room for some of them.
+                if text.contains(NO_ROOM) && named.len() > 1 {
+                    named.sort_unstable();
+                    named = named.split_off(named.len().div_ceil(2));
+                    named.iter_mut().for_each(|(.., time)| *time = BRIEFLY);
+                }
+                named
             }
             Self::Security(parts) => {
                 let named = parts.iter().filter(|part| part.claim.rules().iter().any(|rule| mentions(text, rule)));
-                named.map(|part| (&*part.key, part.fingerprint)).collect()
+                named.map(|part| (&*part.key, part.fingerprint, REFUSED)).collect()
             }
         }
     }
 
     /// Records that Azure refuses the part of a Service.
-    pub(super) fn note(self, refused: &Refused, key: &str, fingerprint: u64, error: ProviderError) {
+    pub(super) fn note(self, refused: &Refused, named: (&str, u64, Duration), error: ProviderError) {
+        let (key, fingerprint, time) = named;
         let why = |what: &str| format!("{what}; correct what the error names, or change the Service");
         match self {
             Self::Balancer(_) => {
                 let error = error.wrap(why("the load balancer is written without this Service"));
-                refused.note(key, fingerprint, error);
+                refused.note(key, fingerprint, error, time);
             }
             Self::Security(_) => {
                 let error = error.wrap(why("the security group is written without the rules of this Service"));

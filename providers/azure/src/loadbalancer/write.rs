@@ -507,16 +507,21 @@ impl Writer<'_> {
         if matches!(shares, Shares::Balancer(edits) if !edits.is_empty()) && self.reads.refused.learn(&text) {
             return ProviderError::new(ErrorClass::Conflict, text);
         }
+        // The engine would not send it again for long.
+        let passing = |error| match shares.has_cut_off() {
+            true => ProviderError::new(ErrorClass::Transient { after: None }, text.clone()),
+            false => error,
+        };
         let (named, count) = (shares.named(&text.to_lowercase()), shares.len());
         if named.is_empty() || named.len() == count && count > 1 {
-            return error;
+            return passing(error);
         }
-        for (key, fingerprint) in &named {
-            shares.note(&self.reads.refused, key, *fingerprint, error.clone());
+        for one in &named {
+            shares.note(&self.reads.refused, *one, error.clone());
         }
         match named.len() < count {
             true => ProviderError::new(ErrorClass::Conflict, text),
-            false => error,
+            false => passing(error),
         }
     }
 }

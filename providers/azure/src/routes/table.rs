@@ -142,7 +142,11 @@ fn changed<'a>(
                     let name = text(route, "/name");
                     same(name, &new.name) || old.as_ref().is_some_and(|old| same(name, old))
                 };
-                let is_range = |route: &&Value| same(text(route, "/properties/addressPrefix"), &new.prefix);
+                let range = address::parse_cidr(&new.prefix);
+                let is_range = |route: &&Value| {
+                    let other = text(route, "/properties/addressPrefix");
+                    same(other, &new.prefix) || range.is_some() && address::parse_cidr(other) == range
+                };
                 if let Some(other) = routes.iter().filter(is_range).find(|route| !is_old(route)) {
                     let (name, prefix, other) = (&new.name, &new.prefix, text(other, "/name"));
                     let message = format!(
@@ -269,6 +273,12 @@ mod tests {
         assert_eq!(names(&after), ["mine", "a", "c"]);
         let refused: Vec<&Change> = refused.into_iter().map(|(change, _)| change).collect();
         assert_eq!(refused, [&add(&b), &add(&d)]);
+        // Users spell ranges in other ways.
+        let v6 = wanted("e", "fd00:10:0:1::/64", "fd00::1");
+        for (theirs, ours) in [("10.24.9.7/24", &d), ("FD00:10:0:1:0::/64", &v6)] {
+            let other = route(&wanted("mine", theirs, "10.9.0.1"));
+            assert_eq!(names(&changed(&[other], &[add(ours)], None).0), ["mine"], "{theirs}");
+        }
         let freed = [Change::Remove("mine".to_owned()), add(&d)];
         assert_eq!(names(&changed(&[route(&user)], &freed, None).0), ["d"]);
     }

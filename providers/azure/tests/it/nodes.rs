@@ -413,6 +413,19 @@ async fn single_machines_are_found_while_scale_sets_cannot_be_listed() {
 }
 
 #[tokio::test]
+async fn a_list_that_fails_is_read_once_in_a_look_up() {
+    for more in ["vmType: standard\n", ""] {
+        let bed = Bed::start(Options::default());
+        bed.cloud.fault(Rule::every(Fault::Deny).on("compute", "virtualMachines.list"));
+        let provider = bed.process(more).await;
+        let mark = bed.cloud.mark();
+        unknown(&one(&provider, &node("vm", "")).await);
+        let lists = bed.calls(mark).iter().filter(|action| *action == "virtualMachines.list").count();
+        assert_eq!(lists, 1, "{more:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stopped_machine_of_every_kind_is_seen() {
     let bed = Bed::start(Options::default());
     let set = bed.uniform("pool", 1);

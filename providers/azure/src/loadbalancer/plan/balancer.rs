@@ -51,6 +51,8 @@ pub(crate) struct Edit {
     pub(crate) follows: Vec<ArmId>,
     /// Whether the Service moves from this load balancer to another of the kind.
     pub(crate) moves: bool,
+    /// Whether the published address is on no load balancer until this is written.
+    pub(crate) is_cut_off: bool,
 }
 
 impl BalancerChange {

@@ -238,7 +238,9 @@ impl<'a> Planner<'a> {
         for name in names {
             let Some((change, _)) = self.balancers.get(&name) else { continue };
             let (_, second) = change.parted(self.env);
-            if change.is_new() || second.edits.is_empty() || !BalancerChange::is_empty(&second.before) {
+            // From one without a frontend, nobody has to move away.
+            let is_left = BalancerChange::is_empty(&second.before) && !BalancerChange::is_empty(&change.before);
+            if second.edits.is_empty() || !is_left {
                 continue;
             }
             let places: BTreeSet<usize> = second.edits.iter().map(|edit| edit.place).collect();

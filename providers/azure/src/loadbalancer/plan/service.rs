@@ -68,6 +68,7 @@ impl Planner<'_> {
         self.check_limits(&plain, &name, &edit)?;
         edit.waits = self.drop_links(place, item, &self.frontends_of(&name, &edit.drops));
         edit.follows = given_up;
+        edit.is_cut_off = self.is_cut_off(item, &edit);
         let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
         let linked = first.and_then(|id| ArmId::parse(id).ok());
         match (&settings.link, linked) {
@@ -105,6 +106,13 @@ impl Planner<'_> {
         if let Some(error) = self.unread_addresses(item) {
             self.failed.insert(place, error.clone());
         }
+    }
+
+    /// Whether a Service with an address moves to another load balancer, or has left one and is on none.
+    fn is_cut_off(&self, item: &Item, edit: &Edit) -> bool {
+        let is_without = |body: &Value| balancer::claimed(self.observed, item, body).is_empty();
+        let is_on_none = || !edit.frontends.is_empty() && self.observed.balancers.iter().all(is_without);
+        !item.published.is_empty() && (!edit.follows.is_empty() || is_on_none())
     }
 
     /// Why the address of a frontend in a group that the Service does not name any more was not read. Without the frontend,

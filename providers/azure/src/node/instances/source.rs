@@ -139,18 +139,24 @@ impl Compute {
             VmType::Vmss => self.in_sets(&group, &mut left, &mut answers, self.settings.ages.sets(), need).await,
             VmType::Standard | VmType::VmssFlex => Ok(false),
         };
+        // Not read again in this look-up.
+        let mut failed: BTreeMap<Wanted, Answer<Self>> = BTreeMap::new();
         if self.settings.has_machines && !left.is_empty() {
             let keys: Vec<Wanted> = std::mem::take(&mut left).into_iter().collect();
             let age = self.age(&group, &keys, need);
-            let (found, missing) = self.listed(&group, keys, age, need).await;
-            // A new scale set may have what a list that failed does not show.
-            let (failed, found): (Answers, Answers) = found.into_iter().partition(|(_, answer)| answer.is_err());
+            let (listed, missing) = self.listed(&group, keys, age, need).await;
+            let found: BTreeMap<_, _>;
+            (failed, found) = listed.into_iter().partition(|(_, answer)| answer.is_err());
             answers.extend(found);
-            left.extend(failed.into_iter().map(|(key, _)| key).chain(missing));
+            left.extend(missing);
         }
-        if matches!(sets, Ok(true)) && !left.is_empty() {
+        if matches!(sets, Ok(true)) && !(left.is_empty() && failed.is_empty()) {
+            // A new scale set may have what a list that failed does not show.
+            left.extend(failed.keys().cloned());
             sets = self.in_sets(&group, &mut left, &mut answers, JUST_READ, need).await;
+            failed.retain(|key, _| left.remove(key));
         }
+        answers.extend(failed);
         if self.settings.has_machines && !left.is_empty() {
             let keys = std::mem::take(&mut left).into_iter().collect();
             answers.extend(self.in_holder(&group, keys, JUST_READ, need).await);

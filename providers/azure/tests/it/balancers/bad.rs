@@ -160,6 +160,32 @@ async fn an_address_that_the_subnet_does_not_have_fails_its_service_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_new_services_one_gets_the_last_free_address_of_a_subnet() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let network = others::path("virtualNetworks", "vnet");
+    scene.bed.cloud.world(|world| world.subnet(&network, "tiny", &["10.241.0.0/29"], json!({})));
+    let tiny = [INTERNAL, ("azure-load-balancer-internal-subnet", "tiny")];
+    let names = ["old0", "old1", "new0", "new1"];
+    for (number, name) in (90_u16..).zip(names) {
+        scene.service(name, &tiny, port(number));
+    }
+    scene.ensure(&names[..2]).await;
+    // Alone, and beside a change of another Service.
+    let answers = scene.call(&names[2..], ServiceAction::Ensure).await;
+    let refused = errors(&names[2..], &answers);
+    assert_eq!(refused.keys().collect::<Vec<_>>(), ["new1"], "{refused:?}");
+    scene.delete(&["new0"]).await;
+    scene.service("new0", &tiny, port(92));
+    scene.service("new2", &tiny, port(94));
+    scene.service("old0", &tiny, port(95));
+    let names = ["old0", "new0", "new2"];
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let refused = errors(&names, &answers);
+    assert_eq!(refused.keys().collect::<Vec<_>>(), ["new2"], "{refused:?}");
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_basic_load_balancer_is_left_as_it_is_and_named() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     scene.service("web", &[], port(80));

@@ -3,6 +3,7 @@
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
+use crate::bed::pass;
 
 pub(super) const SEVERAL: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
                        - name: kubernetes\n  primaryVMSet: none\n- name: second\n  primaryVMSet: other\n";
@@ -314,5 +315,32 @@ async fn a_service_whose_frontend_something_else_uses_does_not_move_and_the_erro
         assert!(error.contains(word), "{error}");
     }
     assert_eq!(scene.object("loadBalancers", CLUSTER), before);
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_move_that_azure_refuses_for_a_moment_ends_at_a_retry_soon() {
+    let mut scene = Scene::new(SEVERAL, 2).await;
+    for (name, place, number) in [("web", CLUSTER, 80), ("api", CLUSTER, 81), ("db", "second", 82)] {
+        scene.service(name, &[on(place)], port(number));
+    }
+    scene.ensure(&["web", "api", "db"]).await;
+    let (ip, base) = (scene.ip("web"), scene.services["web"].default_load_balancer_name());
+    let message = format!("Resource {base} is referencing a public IP address that is already allocated.");
+    let in_use = || Fault::Code { status: 400, code: "PublicIPAddressInUse".to_owned(), message: message.clone() };
+    let put = |fault| Rule::every(fault).on("network", "loadBalancers.put");
+    // The first write takes the frontend from its load balancer.
+    scene.bed.cloud.fault(put(in_use()).window(1, 1));
+    scene.service("web", &[on("second")], port(80));
+    let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+    assert!(error.contains("already allocated"), "{error}");
+    assert_eq!((frontends(&scene, CLUSTER, "web"), frontends(&scene, "second", "web")), (0, 0));
+    // Again, now that it is on none.
+    scene.bed.cloud.fault(put(in_use()).window(0, 1));
+    pass(6).await;
+    scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err();
+    pass(6).await;
+    scene.ensure(&["web"]).await;
+    assert_eq!((frontends(&scene, "second", "web"), scene.ip("web")), (1, ip));
     scene.bed.is_clean();
 }

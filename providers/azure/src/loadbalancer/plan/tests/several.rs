@@ -354,3 +354,17 @@ fn a_service_leaves_its_load_balancer_before_it_is_on_another_one() {
         world.writes.iter().filter(|write| write.starts_with("update LoadBalancer")).collect();
     assert_eq!(balancers, ["update LoadBalancer kubernetes", "update LoadBalancer lb2"]);
 }
+
+#[test]
+fn a_service_moves_to_a_load_balancer_that_has_no_frontend() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    let on = |name: &'static str| [("azure-load-balancer-configurations", name)];
+    world.service("a", &on("kubernetes"), port(81)).settle(&[]);
+    let before = world.status("a");
+    let id = world.env.balancer_id("lb2");
+    let empty = json!({"id": id.as_str(), "name": "lb2", "sku": {"name": "Standard"}, "properties": {}});
+    world.observed.balancers.push(empty);
+    world.service("a", &on("lb2"), port(81)).settle(&[]);
+    assert_eq!(json::items(world.balancer("lb2"), "frontendIPConfigurations").len(), 1);
+    assert_eq!(world.status("a"), before);
+}

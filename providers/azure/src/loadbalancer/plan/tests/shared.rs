@@ -541,3 +541,16 @@ fn one_port_of_two_protocols_may_be_of_two_services_of_an_address() {
     assert_eq!(world.status("udp"), world.status("tcp"));
     assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
 }
+
+#[test]
+fn a_service_whose_shared_frontend_goes_in_the_same_pass_gets_its_own_in_the_next() {
+    let mut world = World::new();
+    let internal = [("azure-load-balancer-internal", "true")];
+    world.service("a", &internal, port(81)).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    world.service("b", &internal, json!({"loadBalancerIP": ip, "ports": port(82)["ports"]}));
+    let errors = world.pass(&["a"]);
+    assert_eq!(errors["b"], "the subnet subnet is read before the next attempt");
+    world.settle(&[]);
+    assert_eq!(world.status("b"), [ip]);
+}
