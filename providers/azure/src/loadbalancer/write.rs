@@ -508,7 +508,7 @@ impl Writer<'_> {
             return ProviderError::new(ErrorClass::Conflict, text);
         }
         // The engine would not send it again for long.
-        let passing = |error| match shares.has_cut_off() {
+        let passing = |error: ProviderError| match shares.has_cut_off() && error.class() != ErrorClass::Conflict {
             true => ProviderError::new(ErrorClass::Transient { after: None }, text.clone()),
             false => error,
         };
