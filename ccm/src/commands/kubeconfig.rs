@@ -101,7 +101,7 @@ pub(super) fn namespace_asked(values: &FlagValues) -> Option<String> {
     Some(values.text(NAMESPACE)).filter(|name| !name.is_empty())
 }
 
-/// An error if the namespace that the user asks for does not exist. Whoever may not read it is not stopped.
+/// An error if the namespace that the user asks for does not exist. Without permission to read it, the command goes on.
 pub(super) async fn check_namespace(client: &Client, values: &FlagValues) -> Result<(), Failure> {
     let Some(name) = namespace_asked(values) else { return Ok(()) };
     match client.send(&Request::get(format!("/api/v1/namespaces/{name}"))).await {

@@ -15,8 +15,8 @@ use super::{ServiceController, ServiceState, Work};
 const RESTORE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(600));
 /// A change within this time after the last restoration is one of another client that does the same.
 const SOON: Duration = Duration::from_secs(60);
-/// The restoration that the user is told about.
-const TOLD: u32 = 3;
+/// The restoration, in a row, that emits an event.
+const CONTESTED: u32 = 3;
 
 /// Changes of another client that were undone.
 #[derive(Debug, Clone, Default)]
@@ -79,7 +79,7 @@ impl ServiceController {
         self.write(service, patch, &Notes::default()).await.map_err(|error| self.failed(&subject, error))?;
         let now = self.shared.clock.now();
         let times = self.lock().get_mut(&service.key()).map(|known| known.contest.restore(now));
-        if times == Some(TOLD) {
+        if times == Some(CONTESTED) {
             let text = match wanted {
                 Some(wanted) => format!(
                     "another client changes the addresses to {}, and this controller back to {}: stop one of them",

@@ -214,7 +214,7 @@ fn classes(call: &Call) -> Result<Vec<Class>, Failure> {
 /// The Services of the cluster, by name.
 async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> {
     let client = kubeconfig::client(call).await?;
-    // Whoever may list one namespace only can look at that one.
+    // A user who may list only one namespace can check that one.
     let mut services = match kubeconfig::namespace_asked(&call.values) {
         Some(namespace) => {
             kubeconfig::check_namespace(&client, &call.values).await?;

@@ -301,23 +301,23 @@ fn count(checks: &[Check], severity: Severity) -> usize {
     checks.iter().filter(|check| check.severity == severity).count()
 }
 
-/// A cause of this length is told once.
+/// A cause of this length is printed once.
 const LONG_CAUSE: usize = 60;
 
-/// The message without the cause that an earlier one has told: `a: b: cause` ends with `as above`.
-fn told_once(message: &str, told: &mut BTreeSet<String>) -> String {
+/// The message without a cause that is printed already: `a: b: cause` ends with `as above`.
+fn without_repeated_cause(message: &str, printed: &mut BTreeSet<String>) -> String {
     let causes = message.match_indices(": ").filter_map(|(at, _)| Some((at, message.get(at + 2..)?)));
     let causes: Vec<(usize, &str)> = causes.filter(|(_, cause)| cause.len() >= LONG_CAUSE).collect();
-    let known = causes.iter().find(|(_, cause)| told.contains(*cause)).and_then(|(at, _)| message.get(..*at));
+    let known = causes.iter().find(|(_, cause)| printed.contains(*cause)).and_then(|(at, _)| message.get(..*at));
     let short = known.map(|head| format!("{head}: as above"));
-    told.extend(causes.into_iter().map(|(_, cause)| cause.to_owned()));
+    printed.extend(causes.into_iter().map(|(_, cause)| cause.to_owned()));
     short.unwrap_or_else(|| message.to_owned())
 }
 
 fn text(checks: &[Check], hidden: usize, output: Output) -> String {
     let mut text = String::new();
     let mut group = "";
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or_default();
     for check in checks {
         let mark = match check.severity {
@@ -329,7 +329,7 @@ fn text(checks: &[Check], hidden: usize, output: Output) -> String {
         };
         let subject = if check.subject.is_empty() { String::new() } else { format!("{}: ", check.subject) };
         let fix = Some(&*check.fix).filter(|fix| !fix.is_empty());
-        let message = told_once(&check.message, &mut told);
+        let message = without_repeated_cause(&check.message, &mut printed);
         if let Some(item) = output.item(mark, &format!("{subject}{message}"), fix) {
             if group != check.check {
                 let _ = writeln!(text, "{}", output.paint(Color::Bold, &check.check));

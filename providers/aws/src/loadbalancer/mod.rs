@@ -35,8 +35,8 @@ use ccm_kit::balancer::{self, BalancerCloud, Items, Plan, Reached, Written, is_r
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service, ServiceKey,
-    ServiceWork, Severity, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
+    ServiceKey, ServiceWork, Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
 
@@ -379,7 +379,8 @@ impl BalancerCloud for Balancers {
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
         let answer = write::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
-            Err(error) if is_refusal(error) => cloud.settling.refused(&new),
+            // Also where an object that it names does not exist, or changes just now: AWS has written nothing.
+            Err(error) if is_refusal(error) || error.class() == ErrorClass::Conflict => cloud.settling.refused(&new),
             Err(_) if !keeps => {}
             _ => drop(cloud.settling.wrote(balancer, &write)),
         }

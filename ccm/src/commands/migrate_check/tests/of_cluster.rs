@@ -275,7 +275,7 @@ fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeller_of_volumes_a_wa
 }
 
 #[test]
-fn a_long_cause_is_told_once_and_hidden_findings_are_counted() {
+fn a_long_cause_is_printed_once_and_hidden_findings_are_counted() {
     let cause =
         "no credentials for AWS: the environment names no source of credentials, and the metadata service is off";
     let check = |name: &str| Check::error(name, "", format!("could not be checked: ec2:{name}: {cause}"), "");

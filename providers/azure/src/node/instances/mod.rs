@@ -231,7 +231,7 @@ impl AzureNodes {
     async fn network(&self, machines: &[&Arc<Machine>], details: &mut Details) {
         let holders: BTreeSet<Holder> =
             machines.iter().flat_map(|machine| &machine.interfaces).map(Holder::of_network).collect();
-        // A machine may have the name, and so the ID, of one that is gone: its network objects are not those of before.
+        // A machine may have the name, and so the ID, of one that is gone: its network objects are new.
         let groups: BTreeSet<Holder> =
             machines.iter().map(|machine| Holder::of(&machine.id)).filter(Holder::is_group).collect();
         let since = groups.iter().filter_map(|group| self.fleet.machines_read(group)).max();

@@ -69,7 +69,7 @@ impl Change {
             true => open.into_iter().chain(close).chain([last]).collect(),
         };
         let both = both.map(|step| step.part(Kind::Settings, PART));
-        // A group that is only added may be the way out for clients whose rules cannot be opened.
+        // A group that is only added may admit the clients whose rules cannot be opened.
         let needs = takes_away.then_some(AFTER_RULES);
         let rest = rest.into_iter().map(|step| Step { needs, ..step.part(Kind::Settings, PART) });
         both.into_iter().chain(rest).collect()
