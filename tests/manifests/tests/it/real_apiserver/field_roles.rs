@@ -108,10 +108,11 @@ impl Scene {
             ),
             (format!("gone-{number}"), json!({"providerID": format!("fake://gone-{number}")}), "Unknown"),
         ] {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec});
+            // With the status, as kubelets do: a node without it counts as not ready, and may be gone before another request.
+            let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            let node =
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status});
             self.send("POST", "/api/v1/nodes", &node).await;
-            let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-            self.send("PATCH", &format!("/api/v1/nodes/{name}/status"), &status).await;
         }
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("web-{number}")},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}});
