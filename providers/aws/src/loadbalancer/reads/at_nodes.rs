@@ -16,8 +16,8 @@ use crate::loadbalancer::rules::shared::Recent;
 pub(in crate::loadbalancer) struct AtNodes {
     cluster: Cluster,
     turns: Semaphore,
-    /// In order, with the group's ID.
-    written: Mutex<Vec<(Instant, String, Ec2Write)>>,
+    /// In order, with the group's ID and whether EC2 answered.
+    written: Mutex<Vec<(Instant, String, Ec2Write, bool)>>,
     /// The ports that network balancers check, by their names.
     probed: Mutex<BTreeMap<String, (Instant, BTreeSet<i32>)>>,
 }
@@ -32,7 +32,7 @@ impl AtNodes {
         self.turns.acquire().await.map_err(|closed| ProviderError::bug(closed.to_string()))
     }
 
-    pub(in crate::loadbalancer) fn wrote(&self, write: &Ec2Write) {
+    pub(in crate::loadbalancer) fn wrote(&self, write: &Ec2Write, is_answered: bool) {
         let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
         | Ec2Write::RevokeSecurityGroupIngress { group, .. }
         | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. }) = write
@@ -42,7 +42,7 @@ impl AtNodes {
         let now = self.cluster.now();
         let mut written = lock(&self.written);
         written.retain(|(at, ..)| now.saturating_duration_since(*at) < SETTLED);
-        written.push((now, group.to_string(), write.clone()));
+        written.push((now, group.to_string(), write.clone(), is_answered));
     }
 
     /// Recent writes to a group, which EC2 may not show yet.
@@ -50,8 +50,8 @@ impl AtNodes {
         let mut recent = Recent::default();
         let (now, written) = (self.cluster.now(), lock(&self.written));
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SETTLED;
-        let of_group = written.iter().filter(|(at, of, _)| of == group && is_recent(at));
-        of_group.for_each(|(_, _, write)| recent.add(write));
+        let of_group = written.iter().filter(|(at, of, ..)| of == group && is_recent(at));
+        of_group.for_each(|(.., write, is_answered)| recent.add(write, *is_answered));
         recent
     }
 

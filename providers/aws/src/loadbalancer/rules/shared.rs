@@ -160,29 +160,45 @@ impl Change {
 
 /// This process's last rule writes to a group, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
+pub(crate) struct Recent(BTreeMap<Tuple, Last>);
+
+#[derive(Debug)]
+enum Last {
+    Opened(Rule),
+    Closed,
+    /// It may have been opened or closed.
+    Unanswered,
+}
 
 impl Recent {
-    pub(crate) fn add(&mut self, write: &Ec2Write) {
+    pub(crate) fn add(&mut self, write: &Ec2Write, is_answered: bool) {
         let (permissions, opens) = match write {
             Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }
             | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { permissions, .. } => (permissions, true),
             Ec2Write::RevokeSecurityGroupIngress { permissions, .. } => (permissions, false),
             _ => return,
         };
-        let rules = split(permissions).into_iter();
-        self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
+        let last = |rule| match is_answered {
+            true if opens => Last::Opened(rule),
+            true => Last::Closed,
+            false => Last::Unanswered,
+        };
+        self.0.extend(split(permissions).into_iter().map(|rule| (rule.tuple(), last(rule))));
     }
 
     fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
-        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
+        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(Last::Closed | Last::Unanswered)));
         found
     }
 
-    /// The rules without those that were closed, and with those that were opened.
+    /// The rules without those that were closed, and with those that were opened. One whose write had no answer is there
+    /// if EC2 shows it.
     fn at_most(&self, mut found: Vec<Rule>) -> Vec<Rule> {
-        found.retain(|rule| !self.0.contains_key(&rule.tuple()));
-        found.extend(self.0.values().flatten().cloned());
+        found.retain(|rule| matches!(self.0.get(&rule.tuple()), None | Some(Last::Unanswered)));
+        found.extend(self.0.values().filter_map(|last| match last {
+            Last::Opened(rule) => Some(rule.clone()),
+            Last::Closed | Last::Unanswered => None,
+        }));
         found
     }
 }

@@ -72,6 +72,14 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     }
 }
 
+/// The answer of a read before a write. Refusing it does not refuse the write, which is sent again at the next sync.
+fn of_read<T>(answer: Result<T, ApiError>) -> Result<T, ProviderError> {
+    answer.map_err(|error| match error.meaning() {
+        Meaning::Invalid => ProviderError::unknown(ProviderError::from(error).to_string()),
+        _ => error.into(),
+    })
+}
+
 /// Gives up a group of the user, or nodes behind it. Several balancers with the group may be deleted at the same time: the
 /// last one closes its rules. And one may get the group since the plan was made.
 async fn without_users(
@@ -86,7 +94,7 @@ async fn without_users(
     if !step.purpose.keeps {
         reads.deleted(balancer);
     }
-    let is_shared = !reads.shared_groups(&[group.to_owned()].into(), balancer).await?.is_empty();
+    let is_shared = !of_read(reads.shared_groups(&[group.to_owned()].into(), balancer).await)?.is_empty();
     if matches!(step.write, Write::Ec2(_)) {
         return if is_shared { Ok(()) } else { single(step, outputs, reads).await };
     }
@@ -114,7 +122,7 @@ async fn at_nodes(
     let id = group.known().unwrap_or_default();
     let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
     let _turn = reads.at_nodes.turn().await?;
-    let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
+    let found = of_read(reads.api.security_groups(&Query::by("group-id", [id])).await)?;
     let change = match found.first() {
         // It needs nothing of Elastic Load Balancing.
         Some(group) if opens => rules.change_now(group, true, &reads.at_nodes.recent(id)),
@@ -145,13 +153,13 @@ async fn among_neighbours(rules: &SharedRules, group: &SecurityGroup, reads: &Re
     if !change.takes_probes_away() {
         return Ok(change);
     }
-    let found = neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await?;
+    let found = of_read(neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await)?;
     Ok(rules.among(found).change_now(group, false, &recent))
 }
 
 /// The rules of a full node group that may be closed to make room.
 async fn surplus_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Vec<Rule>, ProviderError> {
-    let found = reads.api.security_groups(&Query::by("group-id", group.known())).await?;
+    let found = of_read(reads.api.security_groups(&Query::by("group-id", group.known())).await)?;
     let Some(group) = found.first() else { return Ok(Vec::new()) };
     Ok(among_neighbours(rules, group, reads).await?.close)
 }
@@ -251,7 +259,8 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     reads.wrote(write);
     match (write, &answer) {
         (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
-        (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write),
+        (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write, true),
+        (Write::Ec2(write), Err(error)) if error.kind == ErrorKind::NoAnswer => reads.at_nodes.wrote(write, false),
         (
             Write::Elb(ElbWrite::CreateLoadBalancer { balancer, tags, .. } | ElbWrite::AddTags { balancer, tags }),
             Ok(_),
