@@ -17,6 +17,7 @@ mod mistakes;
 mod network;
 mod parts;
 mod permissions;
+mod policies;
 mod ranges;
 mod security_groups;
 mod settings;

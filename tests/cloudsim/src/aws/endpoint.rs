@@ -2,7 +2,7 @@
 //! format.
 
 use super::model::Models;
-use super::{ApiError, Call, Options, Service, World, Xml, frame, handle, sts};
+use super::{ApiError, Call, Options, Service, World, Xml, frame, handle, iam, sts};
 use crate::core::clock::Clock;
 use crate::core::endpoint::{Cloud, Simulated};
 use crate::core::faults::Fault;
@@ -95,7 +95,8 @@ impl Cloud for World {
     }
 
     fn carry_out(&mut self, call: &Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply {
-        let outcome = match sts::expired(self, call) {
+        let refused = || iam::refused(self, call).map(|action| denied(call, &action));
+        let outcome = match sts::expired(self, call).or_else(refused) {
             Some(error) => Err(error),
             None => {
                 let outcome = self.answer(call);
@@ -123,7 +124,7 @@ impl Cloud for World {
 
     fn injected(&mut self, call: &Call, fault: &Fault, entry: &mut Entry) -> Reply {
         let error = match fault {
-            Fault::Deny => denied(call),
+            Fault::Deny => denied(call, &format!("{}:{}", call.service.iam(), call.action)),
             Fault::Code { status, code, message } => {
                 let message = if message.is_empty() { "Injected by the simulation." } else { message };
                 ApiError::with_status(*status, code, message)
@@ -178,10 +179,9 @@ fn throttled(service: Service) -> ApiError {
 }
 
 /// unverified: the texts, except that they contain the caller and the action.
-fn denied(call: &Call) -> ApiError {
+fn denied(call: &Call, action: &str) -> ApiError {
     let who = call.caller.as_ref().map(|caller| caller.access_key.as_str()).unwrap_or_default();
-    let prefix = if call.service == Service::Ec2 { "ec2" } else { "elasticloadbalancing" };
-    let text = format!("User: {who} is not authorized to perform: {prefix}:{}", call.action);
+    let text = format!("User: {who} is not authorized to perform: {action}");
     match call.service {
         Service::Ec2 => {
             let text = format!("You are not authorized to perform this operation. {text}");

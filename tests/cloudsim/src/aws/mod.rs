@@ -8,6 +8,7 @@ pub mod elb;
 pub mod elbv2;
 mod endpoint;
 pub mod error;
+pub mod iam;
 pub mod imds;
 mod lbnet;
 pub mod model;
@@ -47,6 +48,14 @@ impl Service {
             Service::Ec2 => "ec2",
             Service::Elb => "elb",
             Service::Elbv2 => "elbv2",
+        }
+    }
+
+    /// The name in IAM policies.
+    pub fn iam(self) -> &'static str {
+        match self {
+            Service::Ec2 => "ec2",
+            Service::Elb | Service::Elbv2 => "elasticloadbalancing",
         }
     }
 

@@ -1,5 +1,6 @@
 //! The options of a simulated AWS: all figures in one place, settable from Rust and as JSON.
 
+use super::iam::Policy;
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
 pub use crate::core::latency::Latency;
@@ -27,6 +28,8 @@ pub struct Options {
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
     pub limits: Limits,
+    /// The policies of the caller; without any, every call is allowed.
+    pub policies: Vec<Policy>,
     /// The durations of state changes.
     pub delays: Delays,
     /// The number of calls that the ledger keeps.
@@ -51,6 +54,7 @@ impl Default for Options {
             lag: Lag::default(),
             stale_reads: Duration::ZERO,
             limits: Limits::default(),
+            policies: Vec::new(),
             delays: Delays::default(),
             ledger_entries: 100_000,
             validate: true,

@@ -16,6 +16,7 @@ mod volumes;
 
 pub(super) use instances::known as known_instance;
 pub use model::{Ec2State, Instance, InstanceState, Interface, SecurityGroup, Subnet, Tags};
+pub(super) use tags::kind;
 
 use super::{ApiError, Call, World, Xml};
 use jiff::Timestamp;

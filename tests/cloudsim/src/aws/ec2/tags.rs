@@ -26,7 +26,7 @@ pub(super) fn check(world: &World, tags: &Tags, total: usize) -> Result<(), ApiE
 }
 
 /// The resource type of an ID.
-fn kind(id: &str) -> Option<&'static str> {
+pub(in crate::aws) fn kind(id: &str) -> Option<&'static str> {
     let (prefix, _) = id.split_once('-')?;
     Some(match prefix {
         "i" => "instance",
