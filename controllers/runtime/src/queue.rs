@@ -204,21 +204,27 @@ impl<K: Key> Queue<K> {
 
     /// Counts a failure of the key and adds it after the delay that follows from the count. Returns the delay.
     pub fn add_rate_limited(&self, key: K) -> Duration {
+        self.add_rate_limited_within(key, Duration::MAX)
+    }
+
+    /// The same with a shorter longest delay.
+    pub fn add_rate_limited_within(&self, key: K, max: Duration) -> Duration {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
         let before = *failures;
         *failures = failures.saturating_add(1);
         drop(state);
-        self.add_after_failures(key, before)
+        let limit = RateLimit { max: self.limit.max.min(max), ..self.limit };
+        self.add_after_failures(key, before, limit)
     }
 
     /// Adds a key after the delay of a first failure, and counts none: for events whose rate is limited.
     pub fn add_limited(&self, key: K) {
-        self.add_after_failures(key, 0);
+        self.add_after_failures(key, 0, self.limit);
     }
 
-    fn add_after_failures(&self, key: K, failures: u32) -> Duration {
-        let own = self.limit.delay(failures, self.clock.as_ref().map_or(0.0, |clock| clock.jitter()));
+    fn add_after_failures(&self, key: K, failures: u32, limit: RateLimit) -> Duration {
+        let own = limit.delay(failures, self.clock.as_ref().map_or(0.0, |clock| clock.jitter()));
         let now = Instant::now().into_std();
         let shared = self.bucket.as_ref().and_then(|bucket| bucket.reserve(now, Duration::MAX));
         let delay = own.max(shared.unwrap_or_default());

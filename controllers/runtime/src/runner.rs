@@ -130,6 +130,11 @@ pub trait Reconciler: Send + Sync + 'static {
         usize::MAX
     }
 
+    /// The longest back-off of a key that failed, if that of the queue is longer.
+    fn longest_delay(&self, _key: &Self::Key) -> Duration {
+        Duration::MAX
+    }
+
     /// The object of a key, as named in plans and `/debug/state`: `service default/web`.
     fn subject(&self, key: &Self::Key) -> String {
         format!("{key:?}")
@@ -448,7 +453,7 @@ impl<R: Reconciler> Batch<R> {
             }
             Err(SyncError::Retry(error) | SyncError::Provider { message: error, after: None, .. }) => {
                 self.metrics.sync_error(controller);
-                let after = self.queue.add_rate_limited(key.clone());
+                let after = self.queue.add_rate_limited_within(key.clone(), self.reconciler.longest_delay(key));
                 tracing::warn!(controller, ?key, error, ?after, "sync failed; retried with back-off");
                 Some(after)
             }

@@ -60,6 +60,8 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+/// The longest back-off of a clean-up: the Service and its namespace wait for it. Upstream's resync has the same period.
+const CLEANUP_AGAIN: Duration = Duration::from_secs(30);
 /// The time that a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
 /// The wait for the list of EndpointSlices.
@@ -492,6 +494,12 @@ impl Reconciler for ServiceController {
 
     fn most_together(&self) -> usize {
         MOST_TOGETHER
+    }
+
+    fn longest_delay(&self, key: &Work) -> Duration {
+        let service = self.shared.services.get(key.key());
+        let cleans_up = service.is_some_and(|service| self.config.role.needs_cleanup(&service));
+        if cleans_up { CLEANUP_AGAIN } else { Duration::MAX }
     }
 
     fn subject(&self, key: &Work) -> String {

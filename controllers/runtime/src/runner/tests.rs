@@ -260,6 +260,9 @@ impl Reconciler for Odd {
     fn groups(&self, key: &u32) -> BTreeSet<u32> {
         [*key].into()
     }
+    fn longest_delay(&self, key: &u32) -> Duration {
+        if *key == 6 { Duration::from_secs(30) } else { Duration::MAX }
+    }
     fn subject(&self, key: &u32) -> String {
         assert!(*key != 2 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "two has no name");
         key.to_string()
@@ -275,7 +278,7 @@ impl Reconciler for Odd {
             std::future::pending::<()>().await;
         }
         self.synced.lock().unwrap().extend(&work);
-        let answer = |key| if key == 2 { Err(SyncError::Retry("two".into())) } else { Ok(Outcome::Done) };
+        let answer = |key| if key % 2 == 0 { Err(SyncError::Retry("even".into())) } else { Ok(Outcome::Done) };
         work.into_iter().map(|(key, _)| (key, answer(key))).collect()
     }
 }
@@ -318,6 +321,16 @@ async fn a_panic_outside_of_a_sync_leaves_no_group_busy_and_is_counted() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(odd.synced.lock().unwrap().contains(&(7, 0)));
     assert_eq!(metrics.sample("ccm_panics_total{place=\"odd\"}"), Some(1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reconciler_may_shorten_the_longest_back_off_of_a_key() {
+    for (key, syncs) in [(4, 6), (6, 9)] {
+        let (odd, queue, _metrics, _task) = odd();
+        queue.add(key);
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(odd.synced.lock().unwrap().len(), syncs, "key {key}");
+    }
 }
 
 /// Waits for the cloud a minute in each sync, and then writes.

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use ccm_provider::service::ObjectMeta;
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{LoadBalancer, Scope, ServiceAnswer, ServiceSpec};
+use ccm_runtime::runner::Reconciler as _;
 
 use super::super::{Config, RelatedObjects, Role};
 use super::*;
@@ -109,4 +111,17 @@ async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gi
     let hosts = |name: &str| controller.known(&ServiceKey::parse(&format!("/{name}")).unwrap()).unwrap().hosts.unwrap();
     assert_eq!(hosts("s7").len(), NODES - NODES / 100 + 1);
     assert!(Arc::ptr_eq(&hosts("s7"), &hosts("s1999")), "all have one list");
+}
+
+#[tokio::test]
+async fn a_clean_up_that_failed_is_tried_again_within_half_a_minute() {
+    let (controller, _) = controller();
+    for (kind, longest) in [("ClusterIP", Duration::from_secs(30)), ("LoadBalancer", Duration::MAX)] {
+        let finalizers = vec![FINALIZER_LOAD_BALANCER.into()];
+        let metadata = ObjectMeta { name: kind.into(), finalizers, ..ObjectMeta::default() };
+        let spec = ServiceSpec { kind: kind.into(), ..ServiceSpec::default() };
+        let service = Service { metadata, spec, ..Service::default() };
+        controller.shared.services.apply(service.clone());
+        assert_eq!(controller.longest_delay(&Work::Sync(service.key())), longest, "{kind}");
+    }
 }
