@@ -11,6 +11,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -171,6 +172,9 @@ impl Options {
             values: values.clone(),
             warnings,
         };
+        // A list and what reads it may report the same value.
+        let mut seen = BTreeSet::new();
+        check.errors.retain(|error| seen.insert(error.clone()));
         match &check.errors[..] {
             [] => Ok(options),
             [one] => Err(Failure::error(one.clone())),

@@ -41,6 +41,16 @@ fn everything_that_is_wrong_is_reported_at_once_in_the_order_of_the_go_program()
 }
 
 #[test]
+fn each_error_is_reported_once() {
+    let wrong = ["--controllers=foo,-foo", "--webhooks=x,-x"];
+    assert_eq!(
+        options(&wrong).unwrap_err(),
+        "[\"foo\" is not in the list of known controllers, \"x\" is not in the list of known webhooks]"
+    );
+    assert_eq!(options(&["--controllers=foo,-foo"]).unwrap_err(), "\"foo\" is not in the list of known controllers");
+}
+
+#[test]
 fn a_platform_is_the_scheme_of_provider_ids() {
     let gate = "--feature-gates=CloudProviderNodeOwnership=true";
     assert_eq!(options(&[gate, "--cloud-provider-platforms=a,*"]).unwrap().platforms, ["a", "*"]);
