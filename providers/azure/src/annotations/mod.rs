@@ -1,6 +1,7 @@
 //! The annotations of Services, each defined once in [`TABLE`]; those of single ports are in [`ports`].
 //!
-//! Upstream: `pkg/consts` of cloud-provider-azure. A boolean is `true` in any case; any other text is `false`.
+//! Upstream: `pkg/consts` of cloud-provider-azure. A boolean is `true` in any case; any other text is `false`. Blanks around it
+//! count, except for private link services.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +112,7 @@ ccm_kit::annotation_table! {
             "The number of probes that decide. Interval times number must be less than 120.";
         PROBE_PATH: String = value::text_or_empty, "azure-load-balancer-health-probe-request-path", On::All, "path", "`/`", "",
             "The path of HTTP and HTTPS probes.";
-        PLS_CREATE: bool = yes, "azure-pls-create", On::All, "boolean", "`false`", "",
+        PLS_CREATE: bool = yes_trimmed, "azure-pls-create", On::All, "boolean", "`false`", "",
             "A private link service in front of the load balancer.";
         PLS_NAME: String = trimmed, "azure-pls-name", On::All, "name", "`pls-<name of the frontend>`", "Cannot be changed.",
             "The name of the private link service.";
@@ -125,7 +126,7 @@ ccm_kit::annotation_table! {
             "Its static addresses; the first is the primary one.";
         PLS_FQDNS: Vec<String> = words, "azure-pls-fqdns", On::All, "names, separated by blanks", "", "",
             "Its domain names.";
-        PLS_PROXY: bool = yes, "azure-pls-proxy-protocol", On::All, "boolean", "`false`", "",
+        PLS_PROXY: bool = yes_trimmed, "azure-pls-proxy-protocol", On::All, "boolean", "`false`", "",
             "Sends the PROXY protocol to the pods. The health check of `externalTrafficPolicy: Local` is then not used.";
         PLS_VISIBILITY: Vec<String> = words, "azure-pls-visibility", On::All, "subscription IDs, separated by blanks, or `*`", "", "",
             "Who sees it.";
@@ -142,6 +143,10 @@ fn yes(text: &str) -> Parsed<bool> {
         _ if text.is_empty() || text.eq_ignore_ascii_case("false") => Ok(Some(false)),
         _ => value::or_default(Err(Wrong::from("counts as false; write \"true\" or remove it"))),
     }
+}
+
+fn yes_trimmed(text: &str) -> Parsed<bool> {
+    yes(text.trim())
 }
 
 fn trimmed(text: &str) -> Parsed<String> {

@@ -23,6 +23,23 @@ fn a_boolean_is_true_in_any_case() {
 }
 
 #[test]
+fn blanks_around_a_boolean_count_except_for_private_link_services() {
+    for (key, expected) in [
+        (&PLS_CREATE, Some(true)),
+        (&PLS_PROXY, Some(true)),
+        (&LB_INTERNAL, None),
+        (&HA_PORTS, None),
+        (&DENY_ALL, None),
+        (&NO_NSG_RULE, None),
+        (&NO_TCP_RESET, None),
+        (&NO_FLOATING_IP, None),
+    ] {
+        let given = given(key.row.key, " True ");
+        assert_eq!(Annotations::read(&given).readable(key), expected, "{}", key.row.key);
+    }
+}
+
+#[test]
 fn an_idle_timeout_is_from_4_to_100() {
     for (text, expected) in [("4", Some(4)), ("100", Some(100)), ("3", None), ("101", None), ("5a", None), ("", None)] {
         let read = Annotations::read(&given(IDLE_TIMEOUT.row.key, text)).get(&IDLE_TIMEOUT);

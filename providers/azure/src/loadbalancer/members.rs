@@ -177,6 +177,8 @@ impl Members {
 pub(crate) struct Pools {
     pub(crate) add: BTreeSet<(ArmId, Family)>,
     pub(crate) remove: BTreeSet<ArmId>,
+    /// The load balancers that the same plan makes. Without the address of any Service they are not made.
+    pub(crate) new: BTreeSet<ArmId>,
 }
 
 /// A change of an interface.
@@ -316,6 +318,15 @@ impl PoolChange {
 }
 
 impl Pools {
+    /// Without the pools of new load balancers that have not been made.
+    pub(crate) fn that_exist(&self, made: &BTreeSet<String>) -> Self {
+        let mut pools = self.clone();
+        let is_missing =
+            |pool: &ArmId| pool.parent().is_some_and(|id| self.new.contains(&id) && !made.contains(&id.folded()));
+        pools.add.retain(|(pool, _)| !is_missing(pool));
+        pools
+    }
+
     /// Changes the IP configurations of the primary interface; whether something changed.
     fn apply_primary(&self, interfaces: &mut [Value]) -> bool {
         let one = interfaces.len() == 1;
@@ -415,7 +426,7 @@ mod tests {
     }
 
     fn adds(name: &str) -> Pools {
-        Pools { add: [(pool(name), Family::V4)].into(), remove: BTreeSet::new() }
+        Pools { add: [(pool(name), Family::V4)].into(), ..Pools::default() }
     }
 
     #[test]

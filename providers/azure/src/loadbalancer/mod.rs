@@ -251,15 +251,14 @@ impl BalancerCloud for Balancers {
     }
 }
 
-/// The addresses of a Service, if it has one of each family. IPv4 is first, as in the Go program, whatever the order of
-/// the Service's families.
+/// The addresses of a Service, if it has one of each family, in the order of their frontends, as in the Go program.
 fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
     let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
     let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
     let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
     let served: Vec<&str> = balancers.iter().flat_map(|balancer| claim::served(item, balancer)).collect();
     let serves = |frontend: &&serde_json::Value| served.iter().any(|id| json::same(id, json::text(frontend, &["id"])));
-    let address = |family: &names::Family| {
+    let frontend = |family: &names::Family| {
         let name = item.names.frontend(*family);
         let own = frontends().find(|frontend| json::same(json::name(frontend), &name));
         let is_shared = |frontend: &&serde_json::Value| {
@@ -268,10 +267,11 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
         };
         // Its own one may be there only because others use it.
         let serving = own.filter(serves).or_else(|| frontends().filter(serves).find(is_shared));
-        observed.address(serving.or(own).or_else(|| frontends().find(is_shared))?)
+        serving.or(own).or_else(|| frontends().find(is_shared))
     };
-    let families = BTreeSet::from_iter(&item.families);
-    let own = families.into_iter().map(address).collect::<Option<Vec<_>>>()?;
+    let mut own = item.families.iter().map(frontend).collect::<Option<Vec<_>>>()?;
+    own.sort_by_key(|frontend| frontends().position(|it| std::ptr::eq(it, *frontend)));
+    let own = own.into_iter().map(|frontend| observed.address(frontend)).collect::<Option<Vec<_>>>()?;
     let all = own.into_iter().chain(item.access.additional.iter().copied());
     let ingress = all.map(|ip| LoadBalancerIngress { ip: ip.to_string(), ..LoadBalancerIngress::default() });
     Some(LoadBalancerStatus { ingress: ingress.collect() })

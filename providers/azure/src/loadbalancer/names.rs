@@ -34,14 +34,16 @@ impl Family {
         }
     }
 
-    /// The families of a Service, in its order. Without any it is IPv4.
+    /// The families of a Service, IPv4 first whatever its order: the status has the addresses in the order of the frontends.
+    /// Without any it is IPv4.
     pub(crate) fn of_service(service: &Service) -> Vec<Self> {
         let families = service.spec.ip_families.iter().filter_map(|family| match &**family {
             "IPv4" => Some(Self::V4),
             "IPv6" => Some(Self::V6),
             _ => None,
         });
-        let families: Vec<Self> = families.collect();
+        let mut families: Vec<Self> = families.collect();
+        families.sort();
         if families.is_empty() { vec![Self::V4] } else { families }
     }
 }

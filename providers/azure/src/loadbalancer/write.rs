@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
 use super::known::LATE;
+use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
@@ -172,16 +173,8 @@ impl Writer<'_> {
                 let body = Some(serde_json::json!({"pools": pools}));
                 client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
             }
-            Write::Model(change) => match change.body() {
-                Some(body) => client::Write::put(VMSS_PUT, change.id.clone(), body),
-                None => return Ok(Written::Done),
-            },
-            Write::Instance(change) => match change.body() {
-                Some(body) => client::Write::put(VMSS_VM_PUT, change.id.clone(), body),
-                None => return Ok(Written::Done),
-            },
-            Write::Interface(change) => match change.body() {
-                Some(body) => client::Write::put(NIC_PUT, change.id.clone(), body).unguarded(),
+            Write::Model(_) | Write::Instance(_) | Write::Interface(_) => match Self::member(write, made) {
+                Some(request) => request,
                 None => return Ok(Written::Done),
             },
             Write::Subnet { id, body } => client::Write::put(SUBNET_PUT, id.clone(), body.clone()).unguarded(),
@@ -198,8 +191,8 @@ impl Writer<'_> {
                 client::Write::bare(PLS_DELETE, deletion.id.clone())
             }
         };
-        let (Write::Instance(super::members::InstanceChange { has_more, .. })
-        | Write::Interface(super::members::InterfaceChange { has_more, .. })) = write
+        let (Write::Instance(InstanceChange { has_more, .. }) | Write::Interface(InterfaceChange { has_more, .. })) =
+            write
         else {
             return self.send(&request, write, made).await;
         };
@@ -300,6 +293,26 @@ impl Writer<'_> {
                 }
                 Err(self.explained(Shares::of(write), error.into()))
             }
+        }
+    }
+
+    /// The write of a machine or of a model, if something changes.
+    fn member(write: &Write, made: &Made) -> Option<client::Write> {
+        let that_exist = |pools: &Pools| pools.that_exist(&made.lock().balancers);
+        match write {
+            Write::Model(change) => {
+                let change = ModelChange { pools: that_exist(&change.pools), ..change.clone() };
+                Some(client::Write::put(VMSS_PUT, change.id.clone(), change.body()?))
+            }
+            Write::Instance(change) => {
+                let change = InstanceChange { pools: that_exist(&change.pools), ..change.clone() };
+                Some(client::Write::put(VMSS_VM_PUT, change.id.clone(), change.body()?))
+            }
+            Write::Interface(change) => {
+                let change = InterfaceChange { pools: that_exist(&change.pools), ..change.clone() };
+                Some(client::Write::put(NIC_PUT, change.id.clone(), change.body()?).unguarded())
+            }
+            _ => None,
         }
     }
 
@@ -454,6 +467,7 @@ impl Writer<'_> {
             made.lock().ready.insert(id.folded());
         }
         if let Write::Balancer(change) = write {
+            made.lock().balancers.insert(change.id.folded());
             let moved = change.edits.iter().filter(|edit| edit.moves && takes_part(edit, made));
             let names = moved.flat_map(|edit| &edit.drops);
             let gone: Vec<String> =

@@ -48,7 +48,8 @@ struct Changes {
     models: BTreeMap<ArmId, Pools>,
     /// The Services whose load balancers must be written first.
     places: BTreeSet<usize>,
-    is_of_new: bool,
+    /// The load balancers that this plan makes.
+    new: BTreeSet<ArmId>,
 }
 
 impl Planner<'_> {
@@ -76,7 +77,7 @@ impl Planner<'_> {
             changes
                 .places
                 .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
-            changes.is_of_new |= change.is_new();
+            changes.new.extend(change.is_new().then(|| change.id.clone()));
             for family in [Family::V4, Family::V6] {
                 let name = names::pool(&self.wanted.cluster, family);
                 let Some((id, pool)) = self.pool_to_fill(change, body, &name) else { continue };
@@ -362,8 +363,9 @@ impl Planner<'_> {
         self.findings.push(item.finding(SKIPPED, text));
     }
 
-    fn machine_steps(&mut self, Changes { machines, models, places, is_of_new }: Changes) {
-        let needs = if is_of_new { FRAME } else { &[] };
+    fn machine_steps(&mut self, Changes { mut machines, mut models, places, new }: Changes) {
+        let needs = if new.is_empty() { &[] } else { FRAME };
+        machines.values_mut().chain(models.values_mut()).for_each(|pools| pools.new.clone_from(&new));
         // Only models of sets whose members change were read.
         for (set, pools) in models {
             self.model_step(&set, pools, &places, needs, MODELS);

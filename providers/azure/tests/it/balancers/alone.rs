@@ -62,6 +62,27 @@ async fn an_address_that_cannot_be_made_fails_its_service_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_join_a_new_load_balancer_while_another_one_waits_for_its_first_address() {
+    let operations = [("publicIPAddresses.put".to_owned(), 60_000)].into();
+    for is_set in [true, false] {
+        let options = Options { operations: Clone::clone(&operations), ..Options::default() };
+        let mut scene = Scene::with(options, "", if is_set { 2 } else { 0 }).await;
+        if !is_set {
+            scene.nodes = ["vm0", "vm1"].map(|name| machine_node(&scene, name)).into();
+            scene.bed.cluster.set_nodes(scene.nodes.clone());
+        }
+        scene.service("inside", &[("azure-load-balancer-internal", "true")], port(81));
+        scene.service("web", &[], port(80));
+        let answers = scene.call(&["inside", "web"], ServiceAction::Ensure).await;
+        let errors = errors(&["inside", "web"], &answers);
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["web"], "{errors:?}");
+        let pools = items(&scene.object("loadBalancers", "kubernetes-internal"), "backendAddressPools");
+        assert_eq!(items(&pools[0], "backendIPConfigurations").len(), 2);
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_of_their_own_join_and_leave() {
     let mut scene = Scene::new("", 0).await;
     scene.nodes = ["vm0", "vm1"].map(|name| machine_node(&scene, name)).into();

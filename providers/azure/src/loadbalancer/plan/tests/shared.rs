@@ -479,9 +479,10 @@ fn a_dual_stack_service_has_two_of_everything() {
     let spec = json!({"ipFamilies": ["IPv6", "IPv4"]});
     world.service("web", &[], spec.clone()).settle(&[]);
     assert_eq!(world.status("web").iter().map(|ip| ip.contains(':')).collect::<Vec<_>>(), [false, true]);
-    let pools: Vec<&str> =
-        json::items(world.balancer("kubernetes"), "backendAddressPools").iter().map(json::name).collect();
-    assert_eq!(pools, ["kubernetes", "kubernetes-IPv6"]);
+    let names = |list| json::items(world.balancer("kubernetes"), list).iter().map(json::name).collect::<Vec<_>>();
+    assert_eq!(names("backendAddressPools"), ["kubernetes", "kubernetes-IPv6"]);
+    let frontends = names("frontendIPConfigurations");
+    assert_eq!(frontends.iter().map(|name| name.ends_with("-IPv6")).collect::<Vec<_>>(), [false, true]);
     assert_eq!((world.addresses().len(), world.rules().len()), (2, 2));
     world.service("web", &[("azure-load-balancer-internal", "true")], spec).settle(&[]);
     assert_eq!((world.addresses().len(), world.rules().len()), (0, 0));
@@ -489,6 +490,17 @@ fn a_dual_stack_service_has_two_of_everything() {
     assert_eq!(json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations").len(), 1);
     world.settle(&["web"]);
     assert!(world.observed.balancers.is_empty());
+}
+
+#[test]
+fn the_status_has_the_addresses_in_the_order_of_their_frontends() {
+    let mut world = World::new();
+    world.service("web", &[], json!({"ipFamilies": ["IPv4", "IPv6"]})).settle(&[]);
+    let before = world.status("web");
+    json::items_mut(&mut world.observed.balancers[0], "frontendIPConfigurations").reverse();
+    world.settle(&[]);
+    assert_eq!(world.status("web"), before.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(world.writes, Vec::<String>::new());
 }
 
 #[test]
