@@ -218,8 +218,8 @@ pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
 
 /// The name of the shared backend service, if this Service uses it.
 pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> Option<String> {
-    let shares = settings.internal.shares_backend && !observed.network.is_legacy;
-    shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
+    let name = || ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity);
+    settings.shares_backend.then(name)
 }
 
 /// The name of the shared backend service that a Service asks for, whatever becomes of its load balancer.

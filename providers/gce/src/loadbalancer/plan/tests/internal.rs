@@ -480,6 +480,20 @@ fn a_legacy_network_has_no_options_and_no_reservations() {
     assert!(plan(&sketch.env, &sketch.observed, &plain).findings.is_empty());
 }
 
+/// It is no option: the Go program shares it there, too.
+#[test]
+fn services_share_a_backend_service_in_a_legacy_network() {
+    let mut sketch = Sketch::new();
+    sketch.observed.network = super::super::super::facts::NetworkFacts { is_legacy: true, ..Default::default() };
+    let service = annotated(internal(json!({})), SHARE, "true");
+    let wanted = sketch.wanted(&service, ServiceAction::Ensure).unwrap();
+    let Steps { steps, findings, .. } = plan(&sketch.env, &sketch.observed, &wanted);
+    assert!(findings.is_empty(), "{findings:?}");
+    sketch.carry_out(&steps);
+    assert_eq!(last_part(&sketch.observed.rules[LB].backend_service), "k8s-cid-internal-tcp-nmv1-6eef6648406c333a");
+    assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
+}
+
 #[test]
 fn without_a_known_subnetwork_nothing_is_made_and_the_reason_is_given() {
     let mut sketch = Sketch::new();
