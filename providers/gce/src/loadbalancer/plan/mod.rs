@@ -122,7 +122,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
             partly: None,
         };
         let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
-        reservations += draft.steps.iter().filter(|step| matches!(step.act, Act::Reserve(_))).count();
+        reservations += draft.steps.iter().filter(|step| step.rank == Rank::Reserve).count();
         if kind == Some(Scheme::Internal) {
             in_groups.insert(*place, item);
         }
