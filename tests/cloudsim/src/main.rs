@@ -35,7 +35,8 @@ gce:
   --project=<id>          the project (p)
   --network-project=<id>  the project of the network (the same)
   --zones=<list>          zones of the instances (us-central1-b)
-  --metadata              start the metadata server of the first instance; GCE_METADATA_HOST takes what is printed";
+  --metadata              start the metadata server of the first instance; GCE_METADATA_HOST takes what is printed
+  --load=<file>           more objects by path, as GET /objects of the admin API shows them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -361,6 +361,11 @@ pub(crate) fn is_conflict(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.meaning() == Meaning::Conflict
 }
 
+/// Whether a quota has no room for the object.
+pub(crate) fn is_over_quota(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Quota
+}
+
 /// Whether another object still uses the one to be deleted.
 pub(crate) fn is_in_use(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IN_USE, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"])

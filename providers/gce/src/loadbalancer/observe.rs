@@ -531,7 +531,7 @@ type Shape = (Scheme, bool, bool);
 
 fn shape_of(item: &Item) -> Option<Shape> {
     let settings = item.settings.as_ref()?;
-    Some((item.scheme, settings.health_port.is_some(), settings.internal.shares_backend))
+    Some((item.scheme, settings.health_port.is_some(), settings.shares_backend))
 }
 
 /// Whether a group belongs to the cluster: the name of another cluster's group may have the same prefix.

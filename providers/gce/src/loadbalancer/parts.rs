@@ -1,7 +1,8 @@
 //! The part of a load balancer to which a step belongs, and the parts without which it is not sent. Pure.
 //!
 //! Members need nothing: they follow the nodes whatever else fails. Everything that a new forwarding rule needs is its
-//! frame. Objects that it replaces go before it exists, because they are not looked for afterwards.
+//! frame. Objects that it replaces go before it exists, because they are not looked for afterwards; it does not need that:
+//! traffic is worth more than an object that stays until the Service is deleted.
 
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ServiceAction, Verb};
@@ -53,10 +54,10 @@ pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (P
         | Rank::OldRule
         | Rank::OldPool
         | Rank::Pools
-        | Rank::ReplacedBackends
-        | Rank::ReplacedFirewalls
-        | Rank::ReplacedChecks
         | Rank::Rules => (Part::new(Kind::Frame), CLAIM),
+        Rank::ReplacedBackends | Rank::ReplacedFirewalls | Rank::ReplacedChecks => {
+            (Part::of(Kind::Retire, "replaced"), FRAME)
+        }
         Rank::Release | Rank::OldFirewalls | Rank::OldChecks | Rank::OldCheckFirewalls | Rank::OwnChecks => {
             (Part::of(Kind::Retire, "old"), FRAME)
         }

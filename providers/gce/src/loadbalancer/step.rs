@@ -106,6 +106,8 @@ pub(crate) enum Act {
     DeleteUnlessUsed(Write),
     /// Reserves an address and reads it.
     Reserve(Write),
+    /// Reserves the address of the rule that goes, so that it can come back; skipped if the quota has no room for it.
+    Keep(Write),
     /// Creates a forwarding rule without a reserved address, and reads the address of the rule.
     InsertRule(Write),
     Firewall(Box<FirewallWrite>),
@@ -203,6 +205,7 @@ impl Act {
             Self::Send(write)
             | Self::PatchLatest(write)
             | Self::Reserve(write)
+            | Self::Keep(write)
             | Self::InsertRule(write)
             | Self::DeleteUnlessUsed(write)
             | Self::InsertPool { write, .. }

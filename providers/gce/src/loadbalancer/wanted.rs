@@ -80,16 +80,17 @@ pub(crate) struct Settings {
     pub(crate) health_port: Option<u16>,
     /// External: the tier of the annotation.
     pub(crate) tier: Option<Tier>,
+    /// Internal: whether the backend service is shared, also in a network that has no options.
+    pub(crate) shares_backend: bool,
     pub(crate) internal: Internal,
 }
 
-/// Settings that only internal load balancers have.
+/// Options of internal load balancers, which a legacy network does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Internal {
     pub(crate) has_global_access: bool,
     /// The name in the annotation.
     pub(crate) subnet: Option<String>,
-    pub(crate) shares_backend: bool,
 }
 
 impl Internal {
@@ -256,10 +257,10 @@ fn settings(scheme: Scheme, service: &Service) -> Result<Settings, ProviderError
         sources: sources(service).map_err(refused)?,
         health_port: u16::try_from(service.health_check_path_port().1).ok().filter(|port| *port != 0),
         tier,
+        shares_backend: shares_backend(service),
         internal: Internal {
             has_global_access: annotations.readable(&keys::GLOBAL_ACCESS) == Some(true),
             subnet: annotations.readable(&keys::SUBNET),
-            shares_backend: shares_backend(service),
         },
     })
 }

@@ -21,7 +21,7 @@ use crate::annotations as keys;
 use crate::client::balancing::{Address, BackendService, ForwardingRule, group_of};
 use crate::client::operation::{ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
 use crate::client::resource::{Collection, ResourceId};
-use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
+use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_over_quota, is_passing};
 
 /// The most repeats of a call, each without the instances that an error named.
 const MOST_REPEATS: usize = 20;
@@ -177,6 +177,8 @@ enum Meant {
     UnlessUsed,
     /// Another object that uses the target does not go by itself.
     Lasting,
+    /// Not if the quota is exhausted.
+    UnlessFull,
     /// It may name instances that do not exist.
     Hosts(Vec<Host>),
 }
@@ -230,9 +232,13 @@ impl Writer<'_> {
         let address = outputs.address(step);
         let address = address.as_deref();
         let written = match &step.act {
-            Act::Send(write) | Act::Reserve(write) | Act::InsertRule(write) => {
+            Act::Send(write) | Act::Reserve(write) | Act::Keep(write) | Act::InsertRule(write) => {
                 let write = self.without_refused(complete(write, address)?);
-                let meant = if step.rank == Rank::OldPool { Meant::Lasting } else { Meant::Failure };
+                let meant = match step.act {
+                    Act::Keep(_) => Meant::UnlessFull,
+                    _ if step.rank == Rank::OldPool => Meant::Lasting,
+                    _ => Meant::Failure,
+                };
                 match self.begin(step, &write, meant.clone()).await {
                     Err(error) => self.failed(&write, &meant, error).map(|()| Written::Done)?,
                     Ok(written) => written,
@@ -353,6 +359,10 @@ impl Writer<'_> {
                 lock(&self.ongoing.used).insert(object(write));
                 Ok(())
             }
+            Meant::UnlessFull if is_over_quota(&error) => {
+                tracing::warn!(%write, "the quota is exhausted: the address of the former rule is not kept");
+                Ok(())
+            }
             Meant::Lasting if is_in_use(&error) => {
                 let invalid = ErrorClass::Invalid { findings: Vec::new() };
                 Err(ProviderError::new(invalid, ProviderError::from(error).to_string()))
@@ -364,7 +374,7 @@ impl Writer<'_> {
                 }
                 None => Err(error.into()),
             },
-            Meant::Failure | Meant::UnlessUsed | Meant::Lasting => Err(explained(error, write)),
+            Meant::Failure | Meant::UnlessUsed | Meant::UnlessFull | Meant::Lasting => Err(explained(error, write)),
         }
     }
 

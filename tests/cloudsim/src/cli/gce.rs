@@ -1,6 +1,6 @@
 //! `ccm-cloudsim gce`.
 
-use super::Common;
+use super::{Common, file};
 use ccm_cloudsim::gce::seed::ClusterSeed;
 use ccm_cloudsim::gce::{Gce, Metadata, Options};
 
@@ -12,6 +12,7 @@ struct Wanted {
     zones: Vec<String>,
     nodes: usize,
     metadata: bool,
+    load: Option<String>,
 }
 
 fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
@@ -22,6 +23,7 @@ fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
         zones: vec!["us-central1-b".to_owned()],
         nodes: 0,
         metadata: false,
+        load: None,
     };
     let mut common = Common::default();
     for flag in flags {
@@ -35,6 +37,7 @@ fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
             "--zones" => wanted.zones = value.split(',').map(str::to_owned).collect(),
             "--nodes" => wanted.nodes = value.parse().map_err(|_| format!("{flag}: not a number"))?,
             "--metadata" => wanted.metadata = true,
+            "--load" => wanted.load = Some(file(value)?),
             _ => return Err(format!("unknown flag {flag}; --help shows what there is")),
         }
     }
@@ -61,6 +64,10 @@ pub(crate) fn run(flags: &[String]) -> Result<(), String> {
         ..ClusterSeed::default()
     };
     let cluster = gce.world(|world| world.cluster(&seed));
+    if let Some(objects) = &wanted.load {
+        let objects: serde_json::Value = serde_json::from_str(objects).map_err(|error| format!("--load: {error}"))?;
+        gce.world(|world| world.restore(&serde_json::json!({ "objects": objects })));
+    }
     let metadata = match (cluster.instances.first(), wanted.metadata) {
         (Some(instance), true) => Some(gce.metadata(instance, 0).map_err(|error| text(&error))?),
         (None, true) => return Err("--metadata: there is no instance; --nodes makes some".to_owned()),
@@ -98,7 +105,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for (flag, word) in [("--imds", "unknown flag --imds"), ("--zones=nosuch", "no zone nosuch")] {
+        for (flag, word) in [
+            ("--imds", "unknown flag --imds"),
+            ("--zones=nosuch", "no zone nosuch"),
+            ("--load=/nowhere/x.json", "/nowhere/x.json"),
+        ] {
             let error = parsed(&[flag]).unwrap_err();
             assert!(error.contains(word), "{error}");
         }

@@ -13,6 +13,9 @@ use std::net::IpAddr;
 /// The maximum number of individual ports of a rule.
 const MOST_PORTS: usize = 5;
 
+/// The purpose of an internal address that several rules may have.
+const SHARED: &str = "SHARED_LOADBALANCER_VIP";
+
 /// The fields that a patch can change.
 const CHANGEABLE: [&str; 4] = ["allowGlobalAccess", "labels", "labelFingerprint", "networkTier"];
 
@@ -176,9 +179,12 @@ fn internal_address(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resu
         return world.free_address(&pool).ok_or_else(|| ip::exhausted(&pool));
     };
     world.choose(&pool, wanted, "resource.IPAddress")?;
-    if let Some(reserved) = addresses::reserved(world, wanted, &network) {
-        world.may("compute.addresses.useInternal", &reserved)?;
+    let reserved = addresses::reserved(world, wanted, &network);
+    if let Some(reserved) = &reserved {
+        world.may("compute.addresses.useInternal", reserved)?;
     }
+    // Several rules may have such an address: gcloud compute addresses create --purpose.
+    let is_shared = reserved.and_then(|key| world.object(&key)).is_some_and(|row| text(row, "purpose") == SHARED);
     let instance = |row: &Row| {
         instances::is_in(&row.fields, &network)
             && instances::all_addresses(&row.fields).any(|text| address(text) == Some(wanted))
@@ -186,6 +192,7 @@ fn internal_address(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resu
     let rule = |row: &Row| {
         address(row.text("IPAddress")) == Some(wanted)
             && world.network_of(&row.fields).as_deref() == Some(network.as_str())
+            && (!is_shared || meets(row, fields))
     };
     let now = world.now();
     let held = world.store.alive("instances", now).any(|(_, row)| instance(row))
@@ -222,10 +229,12 @@ fn subnetwork(world: &World, spot: &Spot, fields: &mut Fields, network: &str) ->
 /// Whether another rule has an address with the same protocol and some of the same ports.
 fn conflicts(world: &World, wanted: IpAddr, fields: &Fields) -> bool {
     let mut others = world.store.alive("forwardingRules", world.now());
-    let same = |row: &Row| {
-        address(row.text("IPAddress")) == Some(wanted) && row.text("IPProtocol") == text(fields, "IPProtocol")
-    };
-    others.any(|(_, row)| same(row) && overlap(&row.fields, fields))
+    others.any(|(_, row)| address(row.text("IPAddress")) == Some(wanted) && meets(row, fields))
+}
+
+/// Whether a rule is for the same protocol and some of the same ports.
+fn meets(row: &Row, fields: &Fields) -> bool {
+    row.text("IPProtocol") == text(fields, "IPProtocol") && overlap(&row.fields, fields)
 }
 
 fn overlap(one: &Fields, other: &Fields) -> bool {

@@ -17,6 +17,7 @@ use super::super::step::{Act, RESERVED, Rank};
 use super::super::wanted::{Settings, refused};
 use super::{Draft, put, what};
 use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
+use crate::client::Write;
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{Collection, ResourceId, last_part, same_url};
@@ -88,7 +89,8 @@ impl Draft<'_> {
             if let Some(rule) = rule.filter(is_lost).filter(|_| left.is_none()) {
                 let tier = if rule.network_tier == Tier::Standard.as_str() { Tier::Standard } else { Tier::Premium };
                 let subnetwork = Some(&*rule.subnetwork).filter(|url| !url.is_empty());
-                self.reserve(Some(&rule.ip_address), &Kind { scheme: kind.scheme, tier, subnetwork, ports: None })?;
+                let kind = Kind { scheme: kind.scheme, tier, subnetwork, ports: None };
+                self.reserve(Some(&rule.ip_address), &kind, Act::Keep)?;
             }
             return Ok(reserved.address.clone());
         }
@@ -109,12 +111,12 @@ impl Draft<'_> {
         if rule.is_none() {
             return Ok(wanted.unwrap_or_default());
         }
-        self.reserve(wanted.as_deref(), kind)?;
+        self.reserve(wanted.as_deref(), kind, Act::Reserve)?;
         Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
     }
 
     /// Reserves an address, or any, until the new rule is there.
-    fn reserve(&mut self, ip: Option<&str>, kind: &Kind<'_>) -> Result<(), ProviderError> {
+    fn reserve(&mut self, ip: Option<&str>, kind: &Kind<'_>, act: fn(Write) -> Act) -> Result<(), ProviderError> {
         if !self.may_reserve {
             let text =
                 "other Services have reserved addresses, of which a region has few: its rule is replaced after theirs";
@@ -135,7 +137,7 @@ impl Draft<'_> {
         }
         let write = self.write(ADDRESS_RESERVE, &self.item.names.balancer).body(body);
         let reason = "the address is kept until the forwarding rule has it";
-        self.push(Rank::Reserve, Act::Reserve(write), what(Verb::Create, "Address", reason));
+        self.push(Rank::Reserve, act(write), what(Verb::Create, "Address", reason));
         Ok(())
     }
 
@@ -246,7 +248,7 @@ impl Draft<'_> {
     /// Releases the reservation: the rule has the address now.
     pub(super) fn release_address(&mut self) {
         let name = self.item.names.balancer.clone();
-        let is_reserved = self.steps.iter().any(|step| matches!(step.act, Act::Reserve(_)));
+        let is_reserved = self.steps.iter().any(|step| step.rank == Rank::Reserve);
         let is_left = self.observed.addresses.contains_key(&name)
             && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
         if is_reserved || is_left {

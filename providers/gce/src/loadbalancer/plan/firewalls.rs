@@ -122,6 +122,9 @@ impl Draft<'_> {
     fn wanted_firewalls(&self, settings: &Settings, ip: &str, check: &Check, tags: Vec<String>) -> [Shared; 2] {
         let names = &self.item.names;
         let is_external = self.item.scheme == Scheme::External;
+        let priority = is_external.then_some(self.priority());
+        // The rule of the external balancer that it was, which may be above a rule that denies, is used again.
+        let was_external = super::leaving(self.item, self.observed.rule(names)).contains(&Scheme::External);
         let traffic = WantedRule {
             name: names.firewall(),
             description: names.firewall_description(ip),
@@ -130,7 +133,7 @@ impl Draft<'_> {
             destinations: vec![ip.to_owned()],
             tags: tags.clone(),
             traffic: Admission::Allow(settings.protocol.to_lowercase(), settings.ports.clone()),
-            priority: is_external.then_some(self.priority()),
+            priority: priority.or(was_external.then_some(PRIORITY)),
         };
         let (name, description) = match (self.item.scheme, check.is_shared) {
             (Scheme::External, true) => {
@@ -148,6 +151,7 @@ impl Draft<'_> {
             destinations: if is_external && !check.is_shared { vec![ip.to_owned()] } else { Vec::new() },
             tags,
             traffic: Admission::Allow("tcp".to_owned(), [check.port].into()),
+            priority,
             ..traffic.clone()
         };
         [(traffic, false), (checks, check.is_shared)]

@@ -122,7 +122,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
             partly: None,
         };
         let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
-        reservations += draft.steps.iter().filter(|step| matches!(step.act, Act::Reserve(_))).count();
+        reservations += draft.steps.iter().filter(|step| step.rank == Rank::Reserve).count();
         if kind == Some(Scheme::Internal) {
             in_groups.insert(*place, item);
         }
@@ -218,8 +218,8 @@ pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
 
 /// The name of the shared backend service, if this Service uses it.
 pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> Option<String> {
-    let shares = settings.internal.shares_backend && !observed.network.is_legacy;
-    shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
+    let name = || ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity);
+    settings.shares_backend.then(name)
 }
 
 /// The name of the shared backend service that a Service asks for, whatever becomes of its load balancer.

@@ -198,7 +198,7 @@ impl Needs {
 /// An update of hosts needs the forwarding rule only for the address in firewall rules, and where one of two backend
 /// services can be behind it.
 pub(in super::super) fn needs_rule(env: &Env, item: &Item) -> bool {
-    let shares = || item.settings.as_ref().is_some_and(|settings| settings.internal.shares_backend);
+    let shares = || item.settings.as_ref().is_some_and(|settings| settings.shares_backend);
     match item.action {
         _ if item.is_by_name() => env.node_tags.is_empty() || shares(),
         _ if item.is_refused() => false,

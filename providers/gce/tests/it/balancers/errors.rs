@@ -76,6 +76,20 @@ async fn a_failed_creation_keeps_no_reservation() {
     }
 }
 
+/// The reservation of the former address only helps if the new rule is refused.
+#[tokio::test]
+async fn a_service_moves_to_a_reserved_address_with_a_full_quota() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let mut web = web();
+    assert_ne!(scene.ensure(&mut web).await, mine);
+    scene.cloud().change(|options| options.quotas = [("STATIC_ADDRESSES".to_owned(), 1)].into());
+    web.spec.load_balancer_ip.clone_from(&mine);
+    assert_eq!(scene.ensure(&mut web).await, mine);
+    scene.is_steady(&mut web).await;
+}
+
 /// The quota of a region for reserved addresses is 8 by default.
 #[tokio::test]
 async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {

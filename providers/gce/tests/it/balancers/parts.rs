@@ -6,8 +6,13 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{Scope, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::json;
 
-use super::scene::{LB, Scene, internal, local, ports, service, web};
+use super::scene::{LB, Scene, internal, local, ports, service, set, web};
 use crate::bed::CLUSTER;
+
+fn shared(mut service: ccm_provider::Service) -> ccm_provider::Service {
+    set(&mut service, "alpha.cloud.google.com/load-balancer-backend-share", "true");
+    service
+}
 
 fn refused() -> Fault {
     Fault::Code { status: 400, code: "invalid".to_owned(), message: "no".to_owned() }
@@ -97,6 +102,29 @@ async fn hosts_follow_the_nodes_whatever_is_refused() {
             }
             scene.cloud().faults(Faults::clear);
         }
+    }
+}
+
+/// The former check, firewall rule and backend service go before the new rule exists, but it does not wait for them.
+#[tokio::test]
+async fn a_rule_is_made_again_although_what_it_used_cannot_be_deleted() {
+    for (before, after, call) in [
+        (local(), web(), "httpHealthChecks.delete"),
+        (local(), web(), "firewalls.delete"),
+        (internal(web()), shared(internal(web())), "regionBackendServices.delete"),
+    ] {
+        let scene = Scene::with(&["n1"]).await;
+        let (mut before, mut after) = (before, after);
+        let ip = scene.ensure(&mut before).await;
+        let passing = Fault::Operation { status: 503, code: "INTERNAL_ERROR".to_owned(), message: "no".to_owned() };
+        scene.cloud().fault(Rule::every(passing).on("compute", call));
+        let error = scene.try_ensure(&mut after).await.unwrap_err().to_string();
+        assert!(error.contains(call.split_once('.').unwrap().0), "{error}");
+        assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip, "{call}");
+        scene.cloud().faults(Faults::clear);
+        scene.ensure(&mut after).await;
+        scene.delete(&mut after).await;
+        assert_eq!(scene.names(), [] as [&str; 0], "{call}");
     }
 }
 

@@ -291,6 +291,20 @@ fn a_change_of_the_scheme_replaces_everything() {
 }
 
 #[test]
+fn an_internal_balancer_does_not_keep_the_priority_above_a_deny_rule() {
+    let mut sketch = Sketch::new();
+    (sketch.env.options.denies, sketch.env.options.removes_deny_rules) = (true, true);
+    sketch.ensure(&web(json!({})));
+    let mut after = internal(json!({}));
+    after.metadata.finalizers = vec!["gke.networking.io/l4-netlb-v1".to_owned()];
+    let firewall = format!("k8s-fw-{LB}");
+    assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(999));
+    sketch.ensure(&after);
+    assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(1000));
+    assert_eq!(sketch.ensure(&internal(json!({}))), [] as [&str; 0]);
+}
+
+#[test]
 fn a_left_over_address_is_used_only_if_it_is_the_wanted_one() {
     let mut sketch = go_made();
     reserve(&mut sketch, json!({"name": LB, "address": "10.0.0.99", "addressType": "INTERNAL"}));
@@ -464,6 +478,20 @@ fn a_legacy_network_has_no_options_and_no_reservations() {
     assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
     let plain = sketch.wanted(&internal(json!({})), ServiceAction::Ensure).unwrap();
     assert!(plan(&sketch.env, &sketch.observed, &plain).findings.is_empty());
+}
+
+/// It is no option: the Go program shares it there, too.
+#[test]
+fn services_share_a_backend_service_in_a_legacy_network() {
+    let mut sketch = Sketch::new();
+    sketch.observed.network = super::super::super::facts::NetworkFacts { is_legacy: true, ..Default::default() };
+    let service = annotated(internal(json!({})), SHARE, "true");
+    let wanted = sketch.wanted(&service, ServiceAction::Ensure).unwrap();
+    let Steps { steps, findings, .. } = plan(&sketch.env, &sketch.observed, &wanted);
+    assert!(findings.is_empty(), "{findings:?}");
+    sketch.carry_out(&steps);
+    assert_eq!(last_part(&sketch.observed.rules[LB].backend_service), "k8s-cid-internal-tcp-nmv1-6eef6648406c333a");
+    assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
 }
 
 #[test]

@@ -259,6 +259,25 @@ fn rules() -> Vec<Case> {
             .call("forwardingRules.delete", RULE)
             .send("forwardingRules.insert", REGION, rule(json!({"IPAddress": "10.0.0.200"})))
             .call("addresses.delete", "region=us-central1&address=a"),
+        backend(case("rules of different ports share an internal address that is reserved for that"))
+            .send(
+                "addresses.insert",
+                REGION,
+                json!({
+                    "name": "a", "addressType": "INTERNAL", "address": "10.0.0.200",
+                    "purpose": "SHARED_LOADBALANCER_VIP", "subnetwork": link("regions/us-central1/subnetworks/sub"),
+                }),
+            )
+            .send("forwardingRules.insert", REGION, rule(json!({"IPAddress": "10.0.0.200"})))
+            .send("forwardingRules.insert", REGION, rule(json!({"name": "f2", "IPAddress": "10.0.0.200"})))
+            .fails(409, "conflict")
+            .send(
+                "forwardingRules.insert",
+                REGION,
+                rule(json!({"name": "f2", "IPAddress": "10.0.0.200", "ports": ["81"]})),
+            )
+            .call("addresses.get", "region=us-central1&address=a")
+            .is("/users/1", link("regions/us-central1/forwardingRules/f2")),
         backend(case("internal rules that are refused"))
             .send("forwardingRules.insert", REGION, rule(json!({"ports": too_many})))
             .fails(400, "invalid")
