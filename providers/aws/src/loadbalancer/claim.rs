@@ -137,7 +137,8 @@ fn own_balancer<'a>(observed: &'a Observed, env: &Env) -> Option<&'a str> {
     (network.balancer.kind == KIND && balancer(&network.tags, env).is_ours()).then_some(&*network.balancer.arn)
 }
 
-fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
+/// Whether an object is tagged for another Service or another cluster.
+pub(crate) fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
     let of_another_cluster = !env.ownership.is_member(tags) && names_a_cluster(tags);
     of_another_cluster || service_of(tags).is_some_and(|service| service != desired.service.to_string())
 }

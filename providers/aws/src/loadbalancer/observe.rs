@@ -15,7 +15,7 @@ use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, Query, Write, elb};
-use crate::loadbalancer::claim::{Marks, Unread};
+use crate::loadbalancer::claim::{Marks, Unread, names_another};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, TargetGroup};
 use crate::loadbalancer::plan::network::KIND;
@@ -327,8 +327,8 @@ async fn target_groups(
     all
 }
 
-/// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
-/// balancer, or to this one and none of its listeners: left over from an interrupted plan. AWS finds target groups
+/// Target groups with a name of this Service that belong to no balancer, or to this one and none of its listeners: left
+/// over from an interrupted plan. (Other Services may have names that are abbreviated to the same.) AWS finds target groups
 /// neither by tag nor by a part of the name, so all are listed: now if one is missing, else rarely.
 ///
 /// Returns also whether the role may not list them although a network balancer may have been there before.
@@ -370,13 +370,13 @@ async fn unattached(
     };
     let candidates: Vec<elbv2::TargetGroup> = all.iter().filter(is_candidate).cloned().collect();
     let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(desired)).await?;
+    let is_named = |group: &elbv2::TargetGroup| desired.target_groups.contains(&group.name);
     let is_there = |group: &elbv2::TargetGroup| match tags.get(&group.arn) {
         // Deleted since it was listed.
         None => false,
-        Some(Marks::Read(_)) => true,
-        Some(Marks::Unread(_)) => {
-            desired.target_groups.contains(&group.name) || group.balancers.iter().any(|balancer| is_ours(balancer))
-        }
+        // Of another Service, which may be about to create its listener, or to delete it.
+        Some(Marks::Read(tags)) => is_named(group) || !names_another(tags, desired, env),
+        Some(Marks::Unread(_)) => is_named(group) || group.balancers.iter().any(|balancer| is_ours(balancer)),
     };
     let there = candidates.into_iter().filter(is_there).collect();
     let found = target_groups(desired, there, &tags, reads).await;

@@ -334,6 +334,25 @@ async fn a_target_group_that_only_the_list_still_shows_is_gone() {
     );
 }
 
+/// Such a group is in no use between its creation and that of its listener, and again when its balancer is deleted.
+#[tokio::test(start_paused = true)]
+async fn a_target_group_of_a_service_whose_name_is_abbreviated_to_the_same_is_not_a_leftover() {
+    let named = |number, name: &str| {
+        let mut service = service(number, "nlb");
+        service.metadata.name = name.into();
+        service
+    };
+    let (service, other) = (named(1, "frontend-a"), named(2, "frontend-b"));
+    let world = world();
+    make_target_group(&world, &other).await;
+    for action in [ServiceAction::Ensure, ServiceAction::Delete] {
+        let balancers = balancers(&world);
+        let seen = see(&balancers, &service, action).await.unwrap();
+        let plan = balancers.plan(&vec![seen], &vec![desired(&balancers, &service, action)]).unwrap();
+        assert_eq!(plan.findings, [], "{action:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_left_is_nothing_to_delete() {
     let world = world();

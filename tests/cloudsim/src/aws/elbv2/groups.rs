@@ -76,6 +76,9 @@ fn check(call: &Call, present: Option<&Check>) -> Result<Check, ApiError> {
     if path.is_some() && !http {
         return Err(invalid("Health check path is not supported for the TCP protocol"));
     }
+    if path.as_ref().is_some_and(|path| !path.starts_with('/')) {
+        return Err(invalid("Health check path must begin with a '/' character"));
+    }
     let matcher = call.params.sub("Matcher").and_then(|matcher| matcher.get("HttpCode")).map(str::to_owned);
     let port = given("HealthCheckPort").or_else(|| present.map(|check| check.port.clone()));
     let port = port.unwrap_or_else(|| "traffic-port".to_owned());

@@ -144,6 +144,7 @@ fn target_groups_are_found_again_or_refused() {
     check(&new("-"), "ValidationError");
     check(&new("&HealthCheckPort=0"), "ValidationError");
     check(&new("&HealthCheckPath=/x"), "ValidationError");
+    check(&new("&HealthCheckProtocol=HTTP&HealthCheckPath=x"), "ValidationError");
     check(&new("&HealthCheckIntervalSeconds=5"), "ValidationError");
     check(&GROUP.replace("Name=tg", "Name=new").replace("vpc-1", "vpc-x"), "ValidationError");
     check(&GROUP.replace("Name=tg", "Name=new").replace("=TCP", "=HTTP"), "ValidationError");

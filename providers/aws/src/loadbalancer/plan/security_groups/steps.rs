@@ -2,18 +2,21 @@
 
 use ccm_provider::Verb;
 
-use crate::client::ec2::Permission;
+use crate::client::ec2::{Peer, Permission};
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
 use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
 use crate::loadbalancer::step::{Besides, Step};
 
-/// Sets the rules of a group exactly. Missing rules are opened before surplus ones are closed, so that no client is
-/// blocked in between.
+/// Sets the rules of a group exactly, except that IPv6 ranges and prefix lists stay on the wanted ports: only users add
+/// them, and upstream keeps them. Missing rules are opened before surplus ones are closed, so that no client is blocked
+/// in between.
 pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
     let found = split(found);
-    let old = surplus(&found, wanted);
+    let is_users = |rule: &Rule| matches!(rule.peer, Peer::Ipv6(_) | Peer::PrefixList(_));
+    let mut old = surplus(&found, wanted);
+    old.retain(|rule| !(is_users(rule) && wanted.iter().any(|one| one.is_of_port_of(rule))));
     let room = Besides::Surplus(old.clone());
     let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
     let closed = revoke(group, old, "the Service doesn't ask for it");

@@ -53,6 +53,20 @@ fn ipv6_ranges_and_prefix_lists_are_neither_ours_nor_taken_for_ours() {
 }
 
 #[test]
+fn ipv6_ranges_and_prefix_lists_of_the_user_stay_on_the_ports_of_the_service() {
+    let by_hand = |port: i32, peer: Peer| Rule::port("tcp", port, peer);
+    let (six, list) = (Peer::Ipv6("::/0".to_owned()), Peer::PrefixList("pl-1".to_owned()));
+    let kept = [port(80, "192.0.2.0/24"), by_hand(80, six.clone()), by_hand(80, list.clone())];
+    let found = join(kept.iter().cloned().chain([by_hand(81, six), by_hand(82, list)]).collect());
+    assert_eq!(
+        texts(&set_exactly(&Id::from("sg-1"), &found, &[port(80, "192.0.2.0/24")], "of a test")),
+        ["update SecurityGroup sg-1: ingress tcp 81 from ::/0 removed, ingress tcp 82 from pl-1 removed (because the \
+             Service doesn't ask for it)"]
+    );
+    assert_eq!(set_exactly(&Id::from("sg-1"), &join(kept.to_vec()), &[port(80, "192.0.2.0/24")], "of a test"), []);
+}
+
+#[test]
 fn what_is_missing_is_opened_before_what_is_too_much_is_closed() {
     let group = Id::from("sg-1");
     let found = join(vec![port(80, "10.0.0.0/8"), port(80, "192.0.2.0/24")]);
