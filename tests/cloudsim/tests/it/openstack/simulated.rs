@@ -58,6 +58,17 @@ fn the_catalog_can_lack_services_and_have_other_regions() {
     assert!(network["endpoints"][0]["url"].as_str().unwrap().ends_with("/network/v2.0"));
 }
 
+/// Clients that find no version in the URL of the catalog look at the versions first.
+#[test]
+fn network_and_load_balancer_show_their_versions_without_a_token() {
+    let (cloud, _) = start(|_| {});
+    for (path, version) in [("network", "v2.0"), ("network/", "v2.0"), ("load-balancer/", "v2.0")] {
+        let answer = send("GET", &format!("{}/{path}", cloud.url()), &[], "").unwrap();
+        assert_eq!((answer.status, &answer.json["versions"][0]["id"]), (200, &json!(version)), "{path}");
+    }
+    assert_eq!(cloud.violations(), Vec::<String>::new());
+}
+
 #[test]
 fn faults_strike_by_service_and_action() {
     let (cloud, client) = start(|_| {});
