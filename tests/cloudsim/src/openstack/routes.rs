@@ -99,6 +99,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "load-balancer" GET "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_get" monitors::get;
     "load-balancer" PUT "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_update" monitors::update;
     "load-balancer" DELETE "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_delete" monitors::delete;
+    "key-manager" GET "/key-manager" "version_list" stores::versions;
     "key-manager" GET "/key-manager/v1/containers/{}" "container_get" stores::get_container;
     "key-manager" GET "/key-manager/v1/secrets/{}" "secret_get" stores::get_secret;
     "block-storage" GET "/volume/v3/volumes/{}" "volume_get" stores::get_volume;
