@@ -12,8 +12,8 @@ use ccm_kit::balancer::{BalancerCloud, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, NodeRef, Notes, ProviderError,
-    Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
+    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, NodeRef, Notes,
+    ProviderError, Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
 };
 
 use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};

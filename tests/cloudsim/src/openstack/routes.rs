@@ -34,6 +34,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" GET "/compute/v2.1/servers/detail" "server_list" nova::list_servers;
     "compute" GET "/compute/v2.1/servers/{}" "server_get" nova::get_server;
     "compute" DELETE "/compute/v2.1/servers/{}" "server_delete" nova::delete_server;
+    "compute" GET "/compute/v2.1/flavors/detail" "flavor_list" nova::list_flavors;
     "compute" GET "/compute/v2.1/flavors/{}" "flavor_get" nova::get_flavor;
     "network" GET "/network" "version_list" neutron::versions;
     "network" GET "/network/v2.0/extensions" "network_extension_list" neutron::extensions;

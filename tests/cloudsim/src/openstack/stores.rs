@@ -9,8 +9,7 @@ use serde_json::json;
 /// `GET /` of Barbican
 pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     let links = json!([{"rel": "self", "href": format!("{}/key-manager/v1/", world.url)}]);
-    let version =
-        json!({"id": "v1", "status": "CURRENT", "min_version": "1.0", "max_version": "1.1", "links": links});
+    let version = json!({"id": "v1", "status": "CURRENT", "min_version": "1.0", "max_version": "1.1", "links": links});
     Ok(Reply::json(300, &json!({"versions": [version]})))
 }
 
