@@ -1,15 +1,15 @@
-//! `ccm-cloudsim aws`, `ccm-cloudsim azure` and `ccm-cloudsim gce`: run a simulated cloud as a separate process until Ctrl-C.
+//! `ccm-cloudsim` with the name of a cloud: runs a simulated cloud as a separate process until Ctrl-C.
 
 mod cli;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-ccm-cloudsim aws|azure|gce [FLAG ...]
+ccm-cloudsim aws|azure|gce|openstack [FLAG ...]
 
 Serves a simulated cloud on 127.0.0.1 and prints one line of JSON with its URLs. Ctrl-C stops it. AWS has EC2, ELB, ELBv2 and
 STS on one port, Azure has Resource Manager, the login and the metadata service, GCE the Compute API, its tokens and the test
-of permissions; the admin API has another port.
+of permissions, OpenStack Keystone, Nova, Neutron, Octavia, Barbican and Cinder; the admin API has another port.
 
   --port=<n>              port of the services (0, the default: any free one)
   --admin-port=<n>        port of the admin API
@@ -36,7 +36,11 @@ gce:
   --network-project=<id>  the project of the network (the same)
   --zones=<list>          zones of the instances (us-central1-b)
   --metadata              start the metadata server of the first instance; GCE_METADATA_HOST takes what is printed
-  --load=<file>           more objects by path, as GET /objects of the admin API shows them";
+  --load=<file>           more objects by path, as GET /objects of the admin API shows them
+
+openstack:
+  --dual                  the network and the servers have IPv6 too
+  --load=<file>           more resources by kind, as GET /resources of the admin API shows them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,7 +62,8 @@ fn run(arguments: &[String]) -> Result<(), String> {
         Some(("aws", flags)) => cli::aws::run(flags),
         Some(("azure", flags)) => cli::azure::run(flags),
         Some(("gce", flags)) => cli::gce::run(flags),
-        _ => Err("the first argument is the cloud, and there are only: aws, azure, gce".to_owned()),
+        Some(("openstack", flags)) => cli::openstack::run(flags),
+        _ => Err("the first argument is the cloud, and there are only: aws, azure, gce, openstack".to_owned()),
     }
 }
 
@@ -67,6 +72,6 @@ mod tests {
     #[test]
     fn an_unknown_cloud_is_named() {
         let error = super::run(&["nimbus".to_owned()]).unwrap_err();
-        assert!(error.contains("there are only: aws, azure, gce"), "{error}");
+        assert!(error.contains("there are only: aws, azure, gce, openstack"), "{error}");
     }
 }

@@ -3,6 +3,8 @@
 //! Upstream: `pkg/openstack/loadbalancer.go` of cloud-provider-openstack. An empty text counts too: it replaces the
 //! value of `[LoadBalancer]`. A number or boolean that cannot be parsed is a warning, and the default applies.
 
+use std::net::IpAddr;
+
 use ccm_kit::annotations::{On, Parsed, Spelling, Table, Wrong, value};
 use ccm_kit::document::did_you_mean;
 use ccm_provider::Finding;
@@ -126,7 +128,8 @@ fn host_name(text: &str) -> Parsed<String> {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_label =
         |label: &str| (1..64).contains(&label.len()) && label.chars().all(is_inner) && label.trim_matches('-') == label;
-    match text.is_empty() || text.len() < 254 && text.split('.').all(is_label) {
+    let is_name = text.len() < 254 && text.split('.').all(is_label);
+    match text.is_empty() || is_name && text.parse::<IpAddr>().is_err() {
         true => Ok(Some(text.to_owned())),
         false => Err("not a host name in lower case; write for example lb.example.com".into()),
     }

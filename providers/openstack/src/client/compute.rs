@@ -69,10 +69,14 @@ impl Client {
         self.list(SERVER_LIST, "servers/detail", query, "servers").await
     }
 
-    /// The servers whose name matches this name. Nova ignores case on some databases: callers compare the names.
+    /// The servers with this name of a node, which is in lower case; without one, those whose name differs in case, if
+    /// Nova's database ignores it.
     pub(crate) async fn servers_named(&self, name: &str) -> Result<Vec<Server>, ApiError> {
         let query = Query::default().with("name", &format!("^{}$", quoted(name)));
-        self.list(SERVER_LIST, "servers/detail", query, "servers").await
+        let mut servers: Vec<Server> = self.list(SERVER_LIST, "servers/detail", query, "servers").await?;
+        let is_there = servers.iter().any(|server| server.name == name);
+        servers.retain(|server| server.name == name || !is_there && server.name.to_lowercase() == name);
+        Ok(servers)
     }
 
     /// A server; `None` if Nova reports that it does not exist.

@@ -21,9 +21,8 @@ pub(super) async fn explain(openstack: &Inspector, node: &Node) -> Result<Vec<Fa
         Wanted::Never(error) => return Ok(vec![no_server(node, error)]),
         Wanted::Server(id) => openstack.client.server(id.as_str()).await?.into_iter().collect(),
         Wanted::Name(name) => {
-            let mut found = openstack.client.servers_named(name).await?;
+            let found = openstack.client.servers_named(name).await?;
             // Nova may ignore case.
-            found.retain(|server| server.name == *name);
             found
         }
     };
@@ -57,7 +56,7 @@ fn no_server(node: &Node, error: &BadProviderId) -> Fact {
 /// The reaction of the controllers to a missing server.
 async fn gone(openstack: &Inspector, node: &Node, wanted: &Wanted) -> Fact {
     let (about, seen) = match wanted {
-        Wanted::Name(name) => (format!("server named {name}"), "no server of the project has exactly the node's name"),
+        Wanted::Name(name) => (format!("server named {name}"), "no server of the project has the node's name"),
         _ => (format!("server of {}", node.name), "Nova does not show it"),
     };
     let answer = lookup(openstack, node, Aspects::LIFECYCLE).await;

@@ -12,8 +12,8 @@ use ccm_kit::balancer::{BalancerCloud, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, Notes, ProviderError,
-    Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
+    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, NodeRef, Notes,
+    ProviderError, Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
 };
 
 use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
@@ -136,7 +136,7 @@ impl Balancers {
         nodes: &BTreeSet<String>,
     ) -> Result<(Claim, Evidence), ProviderError> {
         let work = [ServiceWork::new(former, &[], ServiceAction::Delete)];
-        let wanted = wanted::wanted(&self.env, cluster, &work).0;
+        let wanted = wanted::wanted(&self.env, cluster, &work, &Vec::new).0;
         let balancer = self.cloud()?.reads.whole(lb).await?;
         let item = wanted.items.get(&0).ok_or_else(|| ProviderError::bug("a deletion is refused"))?;
         let evidence = claim::evidence(item, &balancer, nodes);
@@ -169,9 +169,14 @@ impl Cloud {
         }
     }
 
+    /// The cluster's nodes.
+    fn nodes(&self) -> Vec<NodeRef> {
+        self.cluster.nodes().map(NodeReader::list).unwrap_or_default()
+    }
+
     /// The addresses of the cluster's nodes.
     fn node_addresses(&self, work: &[ServiceWork]) -> BTreeSet<String> {
-        let all = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        let all = self.nodes();
         let nodes = work.iter().flat_map(|item| item.nodes.iter()).chain(&all);
         nodes.flat_map(|node| &node.addresses).map(|address| address.address.to_string()).collect()
     }
@@ -232,7 +237,8 @@ impl BalancerCloud for Balancers {
     }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
-        let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work);
+        let nodes = || self.cloud.as_ref().map(Cloud::nodes).unwrap_or_default();
+        let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work, &nodes);
         let records = self.cloud.as_ref().map(|cloud| lock(&cloud.records));
         for item in wanted.items.values_mut() {
             // A user who removes the record wants everything to be read.

@@ -1,10 +1,13 @@
 //! Selection of the nodes that become members, by labels.
 
+use std::collections::BTreeMap;
+
 use ccm_provider::node::Pairs;
 
-/// `key=value,key`: a node must have every label, with the value if there is one.
+/// `key=value,key`: a node must have every label, with the value if there is one. Of a key that is given twice, the last
+/// value counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct NodeSelector(Vec<(String, Option<String>)>);
+pub(crate) struct NodeSelector(BTreeMap<String, Option<String>>);
 
 impl NodeSelector {
     /// Parses a selector. Any text is valid. `key=` is the same as `key`, and an empty selector matches all nodes.
@@ -50,6 +53,8 @@ mod tests {
             ("gpu=yes", false),
             ("ENV=prod", false),
             ("=prod", false),
+            ("env=dev,env=prod", true),
+            ("env=prod,env=dev", false),
         ] {
             assert_eq!(NodeSelector::parse(selector).matches(&node), expected, "{selector:?}");
         }

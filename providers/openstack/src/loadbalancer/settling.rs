@@ -111,7 +111,7 @@ mod tests {
             service.metadata.name = name.into();
             ServiceWork::new(&service, &[], ServiceAction::Delete)
         });
-        let wanted = wanted(&Env::default(), "kube", &work).0;
+        let wanted = wanted(&Env::default(), "kube", &work, &Vec::new).0;
         let [web, api] = [0, 1].map(|place| wanted.items[&place].name.clone());
         let marked = || {
             let mut observed = Observed::default();

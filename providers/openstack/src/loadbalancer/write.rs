@@ -587,7 +587,7 @@ mod tests {
         let mut service = Service::default();
         service.metadata.name = "web".into();
         let work = [ServiceWork::new(&service, &[], ServiceAction::Delete)];
-        let wanted = wanted(&Env::default(), "c", &work).0;
+        let wanted = wanted(&Env::default(), "c", &work, &Vec::new).0;
         let owner = wanted.items[&0].name.clone();
         let is_hidden = || {
             let mut observed = Observed::default();

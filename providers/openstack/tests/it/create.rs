@@ -25,6 +25,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_status_shows_host_names_where_asked,
         tags_of_the_user_are_added,
         a_selector_that_no_node_matches_makes_pools_without_members,
+        zero_failures_are_the_default_of_octavia,
         an_empty_method_is_the_configured_one,
         what_octavia_would_refuse_leaves_no_port,
         what_octavia_refuses_is_named_with_its_annotation,
@@ -359,6 +360,15 @@ async fn a_selector_that_no_node_matches_makes_pools_without_members(scene: &mut
     assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *scene.place().subnet));
 }
 
+async fn zero_failures_are_the_default_of_octavia(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "enable-health-monitor", "true");
+    set(&mut web, "health-monitor-max-retries-down", "0");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.monitors().await[0]["max_retries_down"], 3);
+    scene.is_steady(&mut web).await;
+}
+
 async fn an_empty_method_is_the_configured_one(scene: &mut Scene) {
     scene.configure("[LoadBalancer]\nlb-method = LEAST_CONNECTIONS\n").await;
     let mut web = web();
@@ -402,7 +412,7 @@ async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
         ("health-monitor-delay", "-1"),
         ("health-monitor-timeout", "-1"),
         ("health-monitor-max-retries", "11"),
-        ("health-monitor-max-retries-down", "0"),
+        ("health-monitor-max-retries-down", "11"),
     ] {
         // On creation, and on update.
         let mut new = service("new", &[(80, 30081)], json!({}));

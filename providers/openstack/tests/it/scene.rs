@@ -77,14 +77,22 @@ impl Process {
 
     /// One call for a Service.
     pub(crate) async fn ask(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        let answer = controller::ask(&*self.balancers, &self.name, service, nodes, action).await;
+        let hosts = self.hosts(service, nodes);
+        let answer = controller::ask(&*self.balancers, &self.name, service, &hosts, action).await;
         published(service, answer)
     }
 
     /// Repeats the call until the answer is final.
     pub(crate) async fn work(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        let answer = controller::work(&*self.balancers, &self.name, service, nodes, action).await;
+        let hosts = self.hosts(service, nodes);
+        let answer = controller::work(&*self.balancers, &self.name, service, &hosts, action).await;
         published(service, answer)
+    }
+
+    /// The nodes of a cluster that a controller chooses for a Service.
+    fn hosts(&self, service: &Service, nodes: &[NodeRef]) -> Vec<NodeRef> {
+        self.cluster.set_nodes(nodes.to_vec());
+        nodes.iter().filter(|node| self.balancers.backend(service, node).is_some()).cloned().collect()
     }
 }
 

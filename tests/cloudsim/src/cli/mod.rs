@@ -3,6 +3,7 @@
 pub(crate) mod aws;
 pub(crate) mod azure;
 pub(crate) mod gce;
+pub(crate) mod openstack;
 
 use serde::de::DeserializeOwned;
 use std::io::Read;

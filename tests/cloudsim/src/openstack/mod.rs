@@ -5,6 +5,7 @@
 //! `tests/it/openstack` compares both. Behaviour that was not checked there is marked `unverified`.
 
 mod catalog;
+mod dump;
 pub mod keystone;
 mod lists;
 mod metadata;

@@ -137,15 +137,26 @@ pub(super) fn get_flavor(world: &mut World, call: &Call) -> Result<Reply, Proble
     let version = version(world, call)?;
     let id = call.id(0);
     let row = world.row("flavor", id).ok_or_else(|| not_found(&format!("Flavor {id} could not be found.")))?;
+    Ok(Reply::json(200, &json!({"flavor": shown_flavor(world, row, version)})))
+}
+
+/// `GET /flavors/detail`, without its filters and pages.
+pub(super) fn list_flavors(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let version = version(world, call)?;
+    let flavors: Value = world.table("flavor").values().map(|row| shown_flavor(world, row, version)).collect();
+    Ok(Reply::json(200, &json!({ "flavors": flavors })))
+}
+
+fn shown_flavor(world: &World, row: &Row, version: u32) -> Value {
     let mut fields = row.fields.clone();
-    fields.insert("links".to_owned(), links(world, "flavors", id));
+    fields.insert("links".to_owned(), links(world, "flavors", row.id()));
     if version >= 55 {
         fields.insert("description".to_owned(), Value::Null);
     }
     if version >= 61 {
         fields.insert("extra_specs".to_owned(), json!({}));
     }
-    Ok(Reply::json(200, &json!({"flavor": fields})))
+    Value::Object(fields)
 }
 
 fn not_found(text: &str) -> Problem {

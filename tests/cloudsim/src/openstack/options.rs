@@ -29,6 +29,7 @@ pub struct Options {
     pub stale_reads: Duration,
     /// The port; 0 selects any free one.
     pub port: u16,
+    pub admin_port: u16,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// The lifetime of tokens.
@@ -94,6 +95,7 @@ impl Default for Options {
             lag: Lag::default(),
             stale_reads: Duration::ZERO,
             port: 0,
+            admin_port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),
             catalog: vec![

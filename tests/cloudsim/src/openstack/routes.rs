@@ -34,7 +34,9 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" GET "/compute/v2.1/servers/detail" "server_list" nova::list_servers;
     "compute" GET "/compute/v2.1/servers/{}" "server_get" nova::get_server;
     "compute" DELETE "/compute/v2.1/servers/{}" "server_delete" nova::delete_server;
+    "compute" GET "/compute/v2.1/flavors/detail" "flavor_list" nova::list_flavors;
     "compute" GET "/compute/v2.1/flavors/{}" "flavor_get" nova::get_flavor;
+    "network" GET "/network" "version_list" neutron::versions;
     "network" GET "/network/v2.0/extensions" "network_extension_list" neutron::extensions;
     "network" GET "/network/v2.0/networks" "network_list" neutron::list_networks;
     "network" GET "/network/v2.0/networks/{}" "network_get" neutron::get_network;
@@ -98,6 +100,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "load-balancer" GET "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_get" monitors::get;
     "load-balancer" PUT "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_update" monitors::update;
     "load-balancer" DELETE "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_delete" monitors::delete;
+    "key-manager" GET "/key-manager" "version_list" stores::versions;
     "key-manager" GET "/key-manager/v1/containers/{}" "container_get" stores::get_container;
     "key-manager" GET "/key-manager/v1/secrets/{}" "secret_get" stores::get_secret;
     "block-storage" GET "/volume/v3/volumes/{}" "volume_get" stores::get_volume;

@@ -17,8 +17,8 @@ pub type OpenStack = Running<World>;
 impl Running<World> {
     /// Starts the simulation.
     pub fn start(options: Options) -> io::Result<Self> {
-        let Options { port, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, ledger_entries };
+        let Options { port, admin_port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-openstack", port, admin_port, ledger_entries };
         Running::serve(World::new(options), &setup)
     }
 

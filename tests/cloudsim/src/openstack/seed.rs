@@ -35,6 +35,9 @@ pub struct ServerSeed<'a> {
     pub fields: Value,
 }
 
+/// Times of Barbican have no time zone, and its clients refuse one.
+const BARBICAN_TIME: &str = "%Y-%m-%dT%H:%M:%S";
+
 /// Fields of a JSON object.
 fn object(value: Value) -> Map<String, Value> {
     if let Value::Object(fields) = value { fields } else { Map::new() }
@@ -236,7 +239,7 @@ impl World {
         let reference = format!("{}/key-manager/v1/containers/{id}", self.url);
         let base = json!({
             "id": id, "project_id": project, "name": "tls", "status": "ACTIVE", "type": "certificate",
-            "container_ref": reference, "created": stamp(self),
+            "container_ref": reference, "created": self.stamp(BARBICAN_TIME),
         });
         self.add("container", base, Map::new())
     }
@@ -246,7 +249,7 @@ impl World {
         let id = self.uuid();
         let reference = format!("{}/key-manager/v1/secrets/{id}", self.url);
         let base = json!({
-            "id": id, "project_id": project, "name": "tls", "status": "ACTIVE", "secret_ref": reference, "created": stamp(self),
+            "id": id, "project_id": project, "name": "tls", "status": "ACTIVE", "secret_ref": reference, "created": self.stamp(BARBICAN_TIME),
         });
         self.add("secret", base, Map::new())
     }

@@ -4,6 +4,14 @@
 use super::World;
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::View;
+use serde_json::json;
+
+/// `GET /` of Barbican
+pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
+    let links = json!([{"rel": "self", "href": format!("{}/key-manager/v1/", world.url)}]);
+    let version = json!({"id": "v1", "status": "CURRENT", "min_version": "1.0", "max_version": "1.1", "links": links});
+    Ok(Reply::json(300, &json!({"versions": [version]})))
+}
 
 /// `GET /v1/containers/{id}`
 pub(super) fn get_container(world: &mut World, call: &Call) -> Result<Reply, Problem> {
@@ -29,5 +37,5 @@ pub(super) fn get_volume(world: &mut World, call: &Call) -> Result<Reply, Proble
     let id = call.ids.last().map(String::as_str).unwrap_or_default();
     let text = format!("Volume {id} could not be found.");
     let row = world.seen("volume", id).ok_or_else(|| Problem::new(404, "itemNotFound", text))?;
-    Ok(Reply::json(200, &serde_json::json!({"volume": row.fields})))
+    Ok(Reply::json(200, &json!({"volume": row.fields})))
 }

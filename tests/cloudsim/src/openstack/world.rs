@@ -208,6 +208,7 @@ impl World {
 impl Simulated for World {
     type Options = Options;
 
+    const SHOWS: &'static [&'static str] = &["/resources"];
     const INVALID: &'static str = "BadRequest";
     const BROKEN: &'static str = "Fault";
 
@@ -241,6 +242,11 @@ impl Simulated for World {
             octavia::settle(self, &id);
         }
         now
+    }
+
+    /// All resources by kind.
+    fn show(&self, _: &str) -> Option<Value> {
+        Some(self.resources())
     }
 }
 

@@ -497,7 +497,7 @@ mod tests {
         let mut service = Service::default();
         service.metadata.name = "web".into();
         service.spec.ports.push(ccm_provider::ServicePort::default());
-        super::super::wanted::wanted(&Env::default(), "c", &[ServiceWork::new(&service, &[], action)]).0
+        super::super::wanted::wanted(&Env::default(), "c", &[ServiceWork::new(&service, &[], action)], &Vec::new).0
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use ccm_kit::annotations::Annotations;
 use ccm_provider::{Finding, Service, ServiceWork};
 use serde::Serialize;
 
-use super::{Family, Source, Target, Vip, backend};
+use super::{AllNodes, Family, Source, Target, Vip, backend};
 use crate::annotations as keys;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::selector::NodeSelector;
@@ -43,20 +43,20 @@ pub(crate) struct NodePort {
 
 impl Hosts {
     /// The members that a Service asks for. An unknown class counts as none: an ensure refuses it.
-    pub(super) fn new(env: &Env, work: &ServiceWork, findings: &mut Vec<Finding>) -> Self {
+    pub(super) fn new(env: &Env, work: &ServiceWork, all: AllNodes<'_>, findings: &mut Vec<Finding>) -> Self {
         let service = &*work.service;
         let config = &env.config;
         let annotations = Annotations::read(&service.metadata.annotations);
         let name = annotations.text(keys::CLASS.row).filter(|name| !name.is_empty());
         let class = name.and_then(|name| config.classes.get(name));
-        let mut hosts = Source { service, annotations, class, config }.hosts(env, work, findings);
+        let mut hosts = Source { service, annotations, class, config }.hosts(env, work, all, findings);
         hosts.is_class_unknown = name.is_some() && class.is_none() && !annotations.has(&keys::MEMBER_SUBNET_ID);
         hosts
     }
 }
 
 impl Source<'_> {
-    fn hosts(&self, env: &Env, work: &ServiceWork, findings: &mut Vec<Finding>) -> Hosts {
+    fn hosts(&self, env: &Env, work: &ServiceWork, all: AllNodes<'_>, findings: &mut Vec<Finding>) -> Hosts {
         let (service, lb, family) = (self.service, &self.config.load_balancer, self.family());
         let is_internal = lb.internal_lb || self.annotations.readable(&keys::INTERNAL).unwrap_or(false);
         let vip = Vip {
@@ -79,7 +79,7 @@ impl Source<'_> {
         let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
         let members = backend::targets(&work.nodes, &env.identity, &selector, family, findings);
         let others = match members.is_empty() {
-            true => backend::targets(&work.nodes, &env.identity, &NodeSelector::default(), family, &mut Vec::new()),
+            true => backend::targets(&all(), &env.identity, &NodeSelector::default(), family, &mut Vec::new()),
             false => Vec::new(),
         };
         if members.is_empty() && !others.is_empty() && self.annotations.has(&keys::NODE_SELECTOR) {

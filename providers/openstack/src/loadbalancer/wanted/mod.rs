@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ccm_kit::annotations::{Annotations, invalid};
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAction, ServiceWork};
+use ccm_provider::{ErrorClass, Finding, Node, NodeRef, ProviderError, Service, ServiceAction, ServiceWork};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -34,6 +34,8 @@ const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
 /// The only container store whose certificates are checked.
 const BARBICAN: &str = "barbican";
+/// What Octavia takes for a monitor that is created without `max_retries_down`, as upstream does for 0.
+const RETRIES_DOWN: i64 = 3;
 
 /// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
@@ -271,18 +273,26 @@ struct Source<'a> {
     config: &'a Config,
 }
 
+/// All nodes of the cluster, of which a work has only those that a Service selects.
+pub(crate) type AllNodes<'a> = &'a dyn Fn() -> Vec<NodeRef>;
+
 /// The desired state of the work, and one result per item.
-pub(crate) fn wanted(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+pub(crate) fn wanted(
+    env: &Env,
+    cluster: &str,
+    work: &[ServiceWork],
+    all: AllNodes<'_>,
+) -> (Wanted, Vec<Result<(), ProviderError>>) {
     let deletes_part_by_part = !env.config.load_balancer.cascade_delete;
     let mut wanted = Wanted { items: BTreeMap::new(), deletes_part_by_part };
     let mut verdicts = Vec::with_capacity(work.len());
     for (place, item) in work.iter().enumerate() {
-        verdicts.push(one(env, cluster, item).map(|item| drop(wanted.items.insert(place, item))));
+        verdicts.push(one(env, cluster, item, all).map(|item| drop(wanted.items.insert(place, item))));
     }
     (wanted, verdicts)
 }
 
-fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderError> {
+fn one(env: &Env, cluster: &str, work: &ServiceWork, all: AllNodes<'_>) -> Result<Item, ProviderError> {
     let config = &env.config;
     let service = &*work.service;
     let annotations = Annotations::read(&service.metadata.annotations);
@@ -308,7 +318,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         findings: Vec::new(),
     };
     if work.action != ServiceAction::Delete {
-        item.hosts = Hosts::new(env, work, &mut item.findings);
+        item.hosts = Hosts::new(env, work, all, &mut item.findings);
         let settings = settings(config, service, annotations, &mut item.findings);
         item.settings = match work.action {
             ServiceAction::UpdateHosts => settings.ok(),
@@ -526,8 +536,15 @@ impl Source<'_> {
             delay: self.number(&keys::HEALTH_MONITOR_DELAY, seconds(lb.monitor_delay))?,
             timeout: self.number(&keys::HEALTH_MONITOR_TIMEOUT, seconds(lb.monitor_timeout))?,
             max_retries: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES, lb.monitor_max_retries)?,
-            max_retries_down: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN, lb.monitor_max_retries_down)?,
+            max_retries_down: match self.number(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN, lb.monitor_max_retries_down)? {
+                0 => RETRIES_DOWN,
+                number => number,
+            },
         };
+        if self.annotations.readable(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN) == Some(0) {
+            let text = format!("Octavia takes numbers from 1 to 10; its default is used, which is {RETRIES_DOWN}");
+            findings.push(self.annotations.warn(keys::HEALTH_MONITOR_MAX_RETRIES_DOWN.row, text));
+        }
         let is_annotated =
             [&keys::HEALTH_MONITOR_DELAY, &keys::HEALTH_MONITOR_TIMEOUT].iter().any(|key| self.annotations.has(key));
         if is_annotated && monitor.timeout > monitor.delay {

@@ -53,11 +53,8 @@ impl Nova {
     }
 
     async fn by_name(&self, name: String) -> (Wanted, Answer<Self>) {
-        let seen = self.client.servers_named(&name).await.map(|mut servers| {
-            // Nova matches in its database, which may ignore case.
-            servers.retain(|server| server.name == name);
-            one_of(&servers.into_iter().map(Arc::new).collect::<Vec<_>>())
-        });
+        let found = self.client.servers_named(&name).await;
+        let seen = found.map(|servers| one_of(&servers.into_iter().map(Arc::new).collect::<Vec<_>>()));
         (Wanted::Name(name), seen)
     }
 }
@@ -77,14 +74,18 @@ impl Source for Nova {
     type Error = ApiError;
 
     async fn list(&self) -> Result<(usize, List), ApiError> {
-        let mut by_name: BTreeMap<String, Vec<Arc<Server>>> = BTreeMap::new();
+        // A kubelet writes the name of its server in lower case.
+        let mut in_lower: BTreeMap<String, Vec<Arc<Server>>> = BTreeMap::new();
+        let mut by_name = in_lower.clone();
         let mut list = List::new();
         for server in self.client.servers().await?.into_iter().map(Arc::new) {
+            in_lower.entry(server.name.to_lowercase()).or_default().push(server.clone());
             by_name.entry(server.name.clone()).or_default().push(server.clone());
             list.extend(ServerId::parse(&server.id).map(|id| (Wanted::Server(id), Seen::One(server))));
         }
         let size = list.len();
-        list.extend(by_name.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
+        in_lower.extend(by_name);
+        list.extend(in_lower.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
         Ok((size, list))
     }
 

@@ -188,6 +188,30 @@ async fn of_names_that_differ_only_by_case_the_exact_one_counts_and_two_equal_on
 }
 
 #[tokio::test]
+async fn a_server_whose_name_has_capitals_is_found_by_the_node_in_lower_case() {
+    let world = World::with(0).await;
+    let id = world.server("Worker-1", json!({}));
+    let (one, two) = (world.server("Twin", json!({})), world.server("TWIN", json!({})));
+    let instances = provider(&world, &[]);
+    // By name, and by the list.
+    for nodes in [vec![named("worker-1")], vec![named("worker-1"), named("twin"), named("x"), named("y")]] {
+        let answers = instances.lookup(&nodes, Aspects::METADATA).await;
+        assert_eq!(metadata(&answers[0]).provider_id, format!("openstack:///{id}"));
+    }
+    let error = unknown(&instances.lookup(&[named("twin")], Aspects::METADATA).await[0]);
+    assert!(error.contains(&one) && error.contains(&two), "{error}");
+}
+
+#[tokio::test]
+async fn a_flavor_whose_name_is_no_label_gives_its_id() {
+    let world = World::with(1).await;
+    world.cloud.world(|inside| inside.flavor("43", "m1 tiny/x"));
+    world.set("server", &world.id("n1"), json!({"_flavor": {"id": "43", "name": "m1 tiny/x"}}));
+    let answers = provider(&world, &[]).lookup(&[named("n1")], Aspects::METADATA).await;
+    assert_eq!(metadata(&answers[0]).instance_type, "43");
+}
+
+#[tokio::test]
 async fn a_provider_id_that_names_no_server_of_ours_is_never_evidence_and_never_asked_for() {
     let world = World::with(1).await;
     let id = world.id("n1");

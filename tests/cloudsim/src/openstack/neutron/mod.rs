@@ -363,6 +363,12 @@ fn extension((alias, name, updated): &(&str, &str, &str)) -> Value {
     json!({"alias": alias, "name": name, "description": name, "updated": updated, "links": []})
 }
 
+/// `GET /`
+pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
+    let links = json!([{"rel": "self", "href": format!("{}/network/v2.0/", world.url)}]);
+    Ok(Reply::json(200, &json!({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})))
+}
+
 /// `GET /v2.0/extensions`
 pub(super) fn extensions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     let on = |entry: &&(&str, &str, &str)| world.options.extensions.iter().any(|alias| alias == entry.0);

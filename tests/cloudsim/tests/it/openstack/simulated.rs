@@ -58,6 +58,18 @@ fn the_catalog_can_lack_services_and_have_other_regions() {
     assert!(network["endpoints"][0]["url"].as_str().unwrap().ends_with("/network/v2.0"));
 }
 
+/// Clients that find no version in the URL of the catalog look at the versions first.
+#[test]
+fn services_show_their_versions_without_a_token() {
+    let (cloud, _) = start(|_| {});
+    let paths = [("network", 200, "v2.0"), ("network/", 200, "v2.0"), ("load-balancer/", 200, "v2.0")];
+    for (path, status, version) in paths.into_iter().chain([("key-manager/", 300, "v1")]) {
+        let answer = send("GET", &format!("{}/{path}", cloud.url()), &[], "").unwrap();
+        assert_eq!((answer.status, &answer.json["versions"][0]["id"]), (status, &json!(version)), "{path}");
+    }
+    assert_eq!(cloud.violations(), Vec::<String>::new());
+}
+
 #[test]
 fn faults_strike_by_service_and_action() {
     let (cloud, client) = start(|_| {});
