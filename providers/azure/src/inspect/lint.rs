@@ -3,7 +3,7 @@
 use ccm_kit::annotations::Annotations;
 use ccm_provider::{Finding, Lint, Service};
 
-use crate::annotations::{lint, scheme_of};
+use crate::annotations::{LB_INTERNAL, lint, scheme_of};
 use crate::loadbalancer::wanted::ports::probes_without_path;
 use crate::start::config::Config;
 use crate::start::identity::problems;
@@ -19,6 +19,7 @@ impl Lint for Checks {
         }
         let annotations = Annotations::read(&service.metadata.annotations);
         let mut findings = lint(annotations, scheme_of(annotations));
+        findings.extend(capitals(annotations));
         findings.extend(probes_without_path(service).into_iter().map(|text| Finding::warning("spec.ports", text)));
         findings
     }
@@ -28,6 +29,17 @@ impl Lint for Checks {
         findings.extend(problems(&config.identity));
         findings
     }
+}
+
+/// The Go program has such a Service on the external load balancer.
+fn capitals(annotations: Annotations<'_>) -> Option<Finding> {
+    let value = annotations.text(LB_INTERNAL.row).filter(|value| *value != "true")?;
+    let text = format!(
+        "{value:?} counts as \"true\" here, not in the Go program: a take-over moves the Service to the internal load balancer and \
+         deletes its public IP address; remove the annotation to stay external, or write \"true\""
+    );
+    let is_internal = annotations.readable(&LB_INTERNAL) == Some(true);
+    is_internal.then(|| Finding::warning(LB_INTERNAL.row.key, text))
 }
 
 #[cfg(test)]
@@ -47,6 +59,17 @@ mod tests {
         assert_eq!(check(serde_json::json!({}), "tcp"), []);
         let path = "service.beta.kubernetes.io/azure-load-balancer-health-probe-request-path";
         assert_eq!(check(serde_json::json!({path: "/healthz"}), "http"), []);
+    }
+
+    #[test]
+    fn a_service_that_only_the_go_program_has_outside_is_a_warning() {
+        for (value, warns) in [("true", false), ("True", true), ("false", false), ("yes", false)] {
+            let annotations = serde_json::json!({LB_INTERNAL.row.key: value});
+            let spec = serde_json::json!({"type": "LoadBalancer"});
+            let service = serde_json::json!({"metadata": {"annotations": annotations}, "spec": spec});
+            let findings = Checks.service(&serde_json::from_value(service).unwrap());
+            assert_eq!(findings.iter().any(|found| found.message.contains("deletes its public IP")), warns, "{value}");
+        }
     }
 
     #[test]
