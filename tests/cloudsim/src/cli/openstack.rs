@@ -4,6 +4,7 @@ use super::{Common, file};
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
 use ccm_cloudsim::openstack::{OpenStack, Options, World};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The password of both users, and the secret of the application credential.
 const SECRET: &str = "not-a-secret";
@@ -68,15 +69,19 @@ fn seed(world: &mut World, wanted: &Wanted) -> Value {
 pub(crate) fn run(flags: &[String]) -> Result<(), String> {
     let (wanted, common) = read(flags)?;
     let openstack = OpenStack::start(wanted.options.clone()).map_err(|error| error.to_string())?;
-    let mut shown = openstack.world(|world| seed(world, &wanted));
+    let objects = openstack.world(|world| seed(world, &wanted));
     if let Some(dump) = &wanted.load {
         let dump = serde_json::from_str(dump).map_err(|error| format!("--load: {error}"))?;
         openstack.world(|world| world.load(&dump)).map_err(|error| format!("--load: {error}"))?;
     }
-    shown["endpoint"] = json!(openstack.url());
-    shown["auth_url"] = json!(format!("{}/v3", openstack.auth_url()));
-    shown["admin"] = json!(openstack.admin_url());
-    println!("{shown}");
+    let urls = json!({
+        "endpoint": openstack.url(),
+        "auth_url": format!("{}/v3", openstack.auth_url()),
+        "admin": openstack.admin_url(),
+    });
+    let all = [&objects, &urls].into_iter().filter_map(Value::as_object).flatten();
+    let shown: BTreeMap<&String, &Value> = all.collect();
+    println!("{}", json!(shown));
     common.wait()
 }
 
