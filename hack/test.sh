@@ -238,7 +238,7 @@ run_binary() {
 run_binaries() {
 	local folder binary running=0
 	while IFS=$'\t' read -r folder binary; do
-		if ((running++ >= 2)); then wait -n || true; fi
+		if ((running++ >= 3)); then wait -n || true; fi
 		run_binary "$folder" "$binary" &
 	done <"$outputs/binaries"
 	wait
