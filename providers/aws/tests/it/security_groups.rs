@@ -312,3 +312,23 @@ async fn rules_for_fragments_that_were_left_behind_go_with_the_next_deletion() {
     assert_eq!(rules(&bed, &nodes), Vec::<String>::new());
     bed.check();
 }
+
+/// A refused write is not sent again for an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_read_before_a_rule_does_not_stand_for_the_rule() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let ports = |port| service("web", &[("type", "nlb")], &[(80, port)], json!({}));
+    bed.ensure(&*process, &ports(31080)).await;
+    let code =
+        Fault::Code { status: 400, code: "InvalidParameterValue".to_owned(), message: "as the test says".to_owned() };
+    // The read of one group, just before its rules are changed.
+    bed.aws.fault(faults::Rule {
+        params: Some("Filter.1.Name=group-id".to_owned()),
+        ..faults::Rule::every(code).on("ec2", "DescribeSecurityGroups")
+    });
+    let error = process.ensure(CLUSTER, &ports(31090), &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("as the test says"), "{error}");
+    bed.aws.faults(Faults::clear);
+    bed.ensure(&*process, &ports(31090)).await;
+}

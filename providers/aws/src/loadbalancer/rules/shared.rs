@@ -202,3 +202,27 @@ impl Recent {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Id;
+    use crate::loadbalancer::rules::join;
+
+    #[test]
+    fn a_rule_whose_write_had_no_answer_is_open_if_it_is_shown_and_is_opened_again_if_it_is_wanted() {
+        let rule = Rule::port("tcp", 31080, Peer::Ipv4("10.0.0.0/8".to_owned())).described(CLIENT);
+        let (group, permissions) = (Id::from("sg-1"), join(vec![rule.clone()]));
+        let (opened, closed) = (group.clone(), permissions.clone());
+        let open = Ec2Write::AuthorizeSecurityGroupIngress { group: opened, permissions };
+        let close = Ec2Write::RevokeSecurityGroupIngress { group, permissions: closed };
+        let mut recent = Recent::default();
+        recent.add(&open, true);
+        let shown = vec![rule];
+        assert_eq!(recent.at_most(Vec::new()), shown, "not shown yet");
+        recent.add(&close, false);
+        assert_eq!(recent.at_most(Vec::new()), []);
+        assert_eq!(recent.at_most(shown.clone()), shown);
+        assert_eq!(recent.at_least(shown), []);
+    }
+}

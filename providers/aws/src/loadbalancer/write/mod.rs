@@ -75,7 +75,7 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
 /// The answer of a read before a write. Refusing it does not refuse the write, which is sent again at the next sync.
 fn of_read<T>(answer: Result<T, ApiError>) -> Result<T, ProviderError> {
     answer.map_err(|error| match error.meaning() {
-        Meaning::Invalid => ProviderError::unknown(ProviderError::from(error).to_string()),
+        Meaning::Invalid | Meaning::Unsupported => ProviderError::unknown(ProviderError::from(error).to_string()),
         _ => error.into(),
     })
 }

@@ -9,14 +9,16 @@ use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
 use crate::loadbalancer::step::{Besides, Step};
 
-/// Sets the rules of a group exactly, except that IPv6 ranges and prefix lists stay on the wanted ports: only users add
-/// them, and upstream keeps them. Missing rules are opened before surplus ones are closed, so that no client is blocked
-/// in between.
+/// Sets the rules of a group exactly, except that IPv6 ranges and prefix lists stay on the wanted ports while no other
+/// source of the port is closed: only users add them, and upstream keeps them as long. Missing rules are opened before
+/// surplus ones are closed, so that no client is blocked in between.
 pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
     let found = split(found);
     let is_users = |rule: &Rule| matches!(rule.peer, Peer::Ipv6(_) | Peer::PrefixList(_));
-    let mut old = surplus(&found, wanted);
-    old.retain(|rule| !(is_users(rule) && wanted.iter().any(|one| one.is_of_port_of(rule))));
+    let (by_users, mut old): (Vec<Rule>, Vec<Rule>) = surplus(&found, wanted).into_iter().partition(is_users);
+    let has_port = |rules: &[Rule], rule: &Rule| rules.iter().any(|one| one.is_of_port_of(rule));
+    let closed = by_users.into_iter().filter(|rule| !has_port(wanted, rule) || has_port(&old, rule));
+    old.extend(closed.collect::<Vec<_>>());
     let room = Besides::Surplus(old.clone());
     let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
     let closed = revoke(group, old, "the Service doesn't ask for it");

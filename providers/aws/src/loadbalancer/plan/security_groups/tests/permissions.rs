@@ -63,7 +63,13 @@ fn ipv6_ranges_and_prefix_lists_of_the_user_stay_on_the_ports_of_the_service() {
         ["update SecurityGroup sg-1: ingress tcp 81 from ::/0 removed, ingress tcp 82 from pl-1 removed (because the \
              Service doesn't ask for it)"]
     );
-    assert_eq!(set_exactly(&Id::from("sg-1"), &join(kept.to_vec()), &[port(80, "192.0.2.0/24")], "of a test"), []);
+    let kept = join(kept.to_vec());
+    assert_eq!(set_exactly(&Id::from("sg-1"), &kept, &[port(80, "192.0.2.0/24")], "of a test"), []);
+    // The Service allows less than before.
+    let steps = texts(&set_exactly(&Id::from("sg-1"), &kept, &[port(80, "192.0.2.0/28")], "of a test"));
+    for closed in ["192.0.2.0/24", "::/0", "pl-1"] {
+        assert!(steps[1].contains(&format!("ingress tcp 80 from {closed} removed")), "{steps:?}");
+    }
 }
 
 #[test]
