@@ -1,6 +1,6 @@
 //! TLS for connections to a cloud.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WantsClientCert, WebPkiServerVerifier, verify_server_name};
@@ -16,6 +16,16 @@ use super::environment::{HOST, bundle, of_host, roots};
 
 /// The prefix of errors about [`Tls::authorities_pem`]; errors about a file begin with its path in quotes.
 pub const PEM_TEXT: &str = "PEM text: ";
+
+/// Read once, as in Go programs: a host trusts some hundred certificates.
+static TRUSTED_BY_HOST: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let roots = of_host(&variable, HOST);
+    if roots.is_empty() {
+        tracing::warn!("this host trusts no certificates: only plain HTTP will work");
+    }
+    Arc::new(roots)
+});
 
 /// TLS settings for connections to a cloud. The default trusts the certificates of the host.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,14 +65,7 @@ impl Tls<'_> {
                 let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
                 verifying(Some(Trusted::new(roots, pem.as_bytes(), &provider)?))?
             }
-            (_, None, None) => {
-                let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-                let roots = of_host(&variable, HOST);
-                if roots.is_empty() {
-                    tracing::warn!("this host trusts no certificates: only plain HTTP will work");
-                }
-                builder()?.with_root_certificates(roots)
-            }
+            (_, None, None) => builder()?.with_root_certificates(TRUSTED_BY_HOST.clone()),
         };
         let mut config = self.authenticated(builder)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
