@@ -177,7 +177,7 @@ impl Members {
 pub(crate) struct Pools {
     pub(crate) add: BTreeSet<(ArmId, Family)>,
     pub(crate) remove: BTreeSet<ArmId>,
-    /// The load balancers that the same plan makes. Without the address of any Service they are not made.
+    /// The pools that the same plan makes. Without the address of any Service that needs them, they are not made.
     pub(crate) new: BTreeSet<ArmId>,
 }
 
@@ -302,6 +302,11 @@ fn partial(before: &Value, properties: &Value, zone: Option<&Value>) -> Value {
 }
 
 impl PoolChange {
+    /// Whether the same plan makes the pool.
+    pub(crate) fn is_new(&self) -> bool {
+        json::text(&self.before, &["id"]).is_empty()
+    }
+
     /// What is sent: the whole pool.
     pub(crate) fn body(&self) -> Value {
         let mut body = self.before.clone();
@@ -318,13 +323,16 @@ impl PoolChange {
 }
 
 impl Pools {
-    /// Without the pools of new load balancers that have not been made.
+    /// Without the new pools that have not been made.
     pub(crate) fn that_exist(&self, made: &BTreeSet<String>) -> Self {
         let mut pools = self.clone();
-        let is_missing =
-            |pool: &ArmId| pool.parent().is_some_and(|id| self.new.contains(&id) && !made.contains(&id.folded()));
-        pools.add.retain(|(pool, _)| !is_missing(pool));
+        pools.add.retain(|(pool, _)| !self.new.contains(pool) || made.contains(&pool.folded()));
         pools
+    }
+
+    /// Whether nothing is to be done until new pools are made.
+    pub(crate) fn waits(&self) -> bool {
+        self.remove.is_empty() && self.add.iter().all(|(pool, _)| self.new.contains(pool))
     }
 
     /// Changes the IP configurations of the primary interface; whether something changed.

@@ -165,6 +165,10 @@ impl Writer<'_> {
             }
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
+            // Without the address of any Service that needs it, it was not made.
+            Write::Pool(change) if change.is_new() && !made.lock().pools.contains(&change.id.folded()) => {
+                return Ok(Written::Done);
+            }
             Write::Pool(change) => {
                 made.lock().has_more |= change.has_more;
                 client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded()
@@ -298,7 +302,7 @@ impl Writer<'_> {
 
     /// The write of a machine or of a model, if something changes.
     fn member(write: &Write, made: &Made) -> Option<client::Write> {
-        let that_exist = |pools: &Pools| pools.that_exist(&made.lock().balancers);
+        let that_exist = |pools: &Pools| pools.that_exist(&made.lock().pools);
         match write {
             Write::Model(change) => {
                 let change = ModelChange { pools: that_exist(&change.pools), ..change.clone() };
@@ -467,12 +471,12 @@ impl Writer<'_> {
             made.lock().ready.insert(id.folded());
         }
         if let Write::Balancer(change) = write {
-            made.lock().balancers.insert(change.id.folded());
-            let moved = change.edits.iter().filter(|edit| edit.moves && takes_part(edit, made));
-            let names = moved.flat_map(|edit| &edit.drops);
-            let gone: Vec<String> =
-                names.map(|name| change.id.child("frontendIPConfigurations", name).folded()).collect();
-            made.lock().ready.extend(gone);
+            let parts: Vec<&Edit> = change.edits.iter().filter(|edit| takes_part(edit, made)).collect();
+            let gone = parts.iter().filter(|edit| edit.moves).flat_map(|edit| &edit.drops);
+            let pools = parts.iter().flat_map(|edit| &edit.pools);
+            let mut made = made.lock();
+            made.ready.extend(gone.map(|name| change.id.child("frontendIPConfigurations", name).folded()));
+            made.pools.extend(pools.map(|name| change.id.child("backendAddressPools", name).folded()));
         }
     }
 

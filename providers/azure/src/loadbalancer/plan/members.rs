@@ -27,7 +27,6 @@ use super::step::Write;
 use super::{Planner, is_pair, summary};
 use crate::client::id::ArmId;
 
-const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 const MODELS: u32 = 40;
 const JOINS: u32 = 41;
 const LEAVES: u32 = 42;
@@ -48,8 +47,17 @@ struct Changes {
     models: BTreeMap<ArmId, Pools>,
     /// The Services whose load balancers must be written first.
     places: BTreeSet<usize>,
-    /// The load balancers that this plan makes.
+    /// The pools that this plan makes.
     new: BTreeSet<ArmId>,
+}
+
+/// The writes of machines that a call still has time for.
+struct Left {
+    now: usize,
+    /// Those that wait for new pools have their own: they may stay without a pool, and hold up nobody.
+    waiting: usize,
+    /// Whether later calls have more to do.
+    has_more: bool,
 }
 
 impl Planner<'_> {
@@ -77,7 +85,6 @@ impl Planner<'_> {
             changes
                 .places
                 .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
-            changes.new.extend(change.is_new().then(|| change.id.clone()));
             for family in [Family::V4, Family::V6] {
                 let name = names::pool(&self.wanted.cluster, family);
                 let Some((id, pool)) = self.pool_to_fill(change, body, &name) else { continue };
@@ -138,7 +145,8 @@ impl Planner<'_> {
             Items::Some(places) => places.first().copied(),
             Items::All => None,
         });
-        due.sort_by_cached_key(|(_, pool)| self.observed.failed_at(&pool.id));
+        // Those that may not be made hold up no others.
+        due.sort_by_cached_key(|(_, pool)| (pool.is_new(), self.observed.failed_at(&pool.id)));
         let has_more = due.len() > MOST_POOLS;
         due.truncate(MOST_POOLS);
         let first = earlier.or_else(|| due.first().map(|(place, _)| *place));
@@ -225,8 +233,7 @@ impl Planner<'_> {
         });
         let part = Part::of(Kind::Members, write.id.folded());
         let step = Step::new(Write::Pool(write), summary, Items::one(place), part);
-        let needs = if change.is_new() { FRAME } else { &[] };
-        self.steps.push(step.after(after).needs(needs).stage(stage));
+        self.steps.push(step.after(after).needs(&[]).stage(stage));
     }
 
     /// The Service of a write of a pool, and one of those that change the load balancer: a write of it that still runs would
@@ -309,6 +316,7 @@ impl Planner<'_> {
             return Err(of_addresses(id));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
+        changes.new.extend(json::text(pool, &["id"]).is_empty().then(|| id.clone()));
         let members = Members::of(pool);
         self.report_strangers(id, &members);
         let members = members.machines(&self.observed.interfaces.owners);
@@ -364,38 +372,28 @@ impl Planner<'_> {
     }
 
     fn machine_steps(&mut self, Changes { mut machines, mut models, places, new }: Changes) {
-        let needs = if new.is_empty() { &[] } else { FRAME };
         machines.values_mut().chain(models.values_mut()).for_each(|pools| pools.new.clone_from(&new));
         // Only models of sets whose members change were read.
         for (set, pools) in models {
-            self.model_step(&set, pools, &places, needs, MODELS);
+            self.model_step(&set, pools, &places, MODELS);
         }
         let most = if self.steps.iter().any(|step| step.part.kind == Kind::Frame) { FEW_AT_ONCE } else { MOST_AT_ONCE };
-        let mut count = 0;
-        let all = machines.len();
+        let mut left = Left { now: most, waiting: most, has_more: machines.len() > most };
         let mut machines: Vec<(Machine, Pools)> = machines.into_iter().collect();
         let read = &self.observed.interfaces;
         if !self.observed.failed_members.is_empty() {
             machines.sort_by_cached_key(|(machine, _)| self.observed.failed_at(&read.of(machine)?.0));
         }
         for (machine, pools) in machines {
-            if count == most {
+            let stage = if pools.add.is_empty() { LEAVES } else { JOINS };
+            self.machine_step(&machine, pools, &places, stage, &mut left);
+            if left.now == 0 {
                 break;
             }
-            let stage = if pools.add.is_empty() { LEAVES } else { JOINS };
-            let has_more = all > most;
-            count += usize::from(self.machine_step(&machine, pools, &places, needs, stage, has_more));
         }
     }
 
-    fn model_step(
-        &mut self,
-        set: &ArmId,
-        mut pools: Pools,
-        places: &BTreeSet<usize>,
-        needs: &'static [Kind],
-        stage: u32,
-    ) {
+    fn model_step(&mut self, set: &ArmId, mut pools: Pools, places: &BTreeSet<usize>, stage: u32) {
         let Some(before) = self.observed.interfaces.models.get(&set.folded()).cloned() else { return };
         if json::property(&before, "provisioningState").eq_ignore_ascii_case("Deleting") {
             return;
@@ -410,39 +408,36 @@ impl Planner<'_> {
         let summary = summary(Verb::Attach, "ScaleSet", set, "new instances become members", Risk::None);
         let part = Part::of(Kind::Members, set.folded());
         let step = Step::new(Write::Model(change), summary, Items::Some(places.clone()), part);
-        self.steps.push(step.needs(needs).stage(stage));
+        self.steps.push(step.needs(&[]).stage(stage));
     }
 
-    /// Whether there is a write.
     fn machine_step(
         &mut self,
         machine: &Machine,
         mut pools: Pools,
         places: &BTreeSet<usize>,
-        needs: &'static [Kind],
         stage: u32,
-        has_more: bool,
-    ) -> bool {
+        left: &mut Left,
+    ) {
         let read = &self.observed.interfaces;
         let Some((id, before)) = read.of(machine) else {
             match read.unread_of(machine).cloned() {
                 Some(error) => self.fail_members(places, &error),
                 None => self.skip(machine, places, "it is not found"),
             }
-            return false;
+            return;
         };
         let configurations = match machine {
             Machine::Instance(_) => configurations_of(before),
             Machine::Machine(_) => json::items(before, "ipConfigurations"),
         };
-        let before = before.clone();
-        let state = json::property(&before, "provisioningState");
+        let state = json::property(before, "provisioningState");
         // Azure takes it out of its pools, and refuses other changes.
         if matches!(machine, Machine::Instance(_)) && json::same(state, "Deleting") {
-            return false;
+            return;
         }
         let is_failed = matches!(machine, Machine::Machine(_)) && json::same(state, "Failed");
-        let (joins, mut obstacles) = (may_join(&before), Vec::new());
+        let (joins, mut obstacles) = (may_join(before), Vec::new());
         pools.add.retain(|(pool, family)| {
             let found = obstacle(configurations, pool, *family).filter(|_| joins);
             let is_free = found.is_none();
@@ -451,12 +446,17 @@ impl Planner<'_> {
         });
         if is_failed {
             self.skip(machine, places, "its interface is in the state Failed; repair it");
-            return false;
+            return;
         }
         // A node of one family is no mistake.
         if let Some(why) = obstacles.first().filter(|why| !why.contains("configuration")) {
             self.skip(machine, places, why);
         }
+        let room = if pools.waits() { &mut left.waiting } else { &mut left.now };
+        if *room == 0 {
+            return;
+        }
+        let (before, has_more) = (before.clone(), left.has_more);
         let verb = if pools.add.is_empty() { Verb::Detach } else { Verb::Attach };
         let (write, kind, has_body) = match machine {
             Machine::Instance(_) => {
@@ -471,15 +471,15 @@ impl Planner<'_> {
             }
         };
         if !has_body {
-            return false;
+            return;
         }
+        *room -= 1;
         let reason = if verb == Verb::Attach { "the node is no member yet" } else { "the node is no member any more" };
         let mut summary = summary(verb, kind, &id, reason, Risk::None);
         summary.id = machine.set().map_or_else(|| id.name().to_owned(), |set| format!("{}/{}", set.name(), id.name()));
         let part = Part::of(Kind::Members, id.folded());
         let step = Step::new(write, summary, Items::Some(places.clone()), part);
-        self.steps.push(step.needs(needs).stage(stage));
-        true
+        self.steps.push(step.needs(&[]).stage(stage));
     }
 
     /// Nothing follows for members that were not read.
@@ -519,10 +519,11 @@ impl Planner<'_> {
             }
         }
         for (set, pools) in models {
-            self.model_step(&set, pools, &places, &[], LAST_MODELS);
+            self.model_step(&set, pools, &places, LAST_MODELS);
         }
+        let mut left = Left { now: usize::MAX, waiting: usize::MAX, has_more: false };
         for (machine, pools) in machines {
-            self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
+            self.machine_step(&machine, pools, &places, LAST_LEAVES, &mut left);
         }
     }
 }

@@ -82,6 +82,70 @@ async fn nodes_join_a_new_load_balancer_while_another_one_waits_for_its_first_ad
     }
 }
 
+/// Azure makes no public IP address whose name contains this.
+fn refuse_addresses(scene: &Scene, of: &str) {
+    let message = "Cannot create more than 1 public IP addresses.".to_owned();
+    let fault = Fault::Code { status: 400, code: "PublicIPCountLimitReached".into(), message };
+    let rule = Rule { params: Some(of.to_owned()), ..Rule::every(fault) };
+    scene.bed.cloud.fault(rule.on("network", "publicIPAddresses.put"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_behind_the_first_ten_join_while_another_load_balancer_has_no_address() {
+    let mut scene = Scene::new("", 10).await;
+    let names = ["inside", "web"];
+    scene.service("inside", &[("azure-load-balancer-internal", "true")], port(81));
+    scene.ensure(&["inside"]).await;
+    scene.nodes.extend(nodes_of_set(&scene, "pool2", 2));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.service("web", &[], port(80));
+    refuse_addresses(&scene, "publicIPAddresses/");
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["web"], "{errors:?}");
+    let pools = items(&scene.object("loadBalancers", "kubernetes-internal"), "backendAddressPools");
+    assert_eq!(items(&pools[0], "backendIPConfigurations").len(), 12);
+    let mark = scene.mark();
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    assert_eq!(scene.writes(mark), [("publicIPAddresses.put".to_owned(), 1)].into());
+    assert_eq!(answers[0].again, None, "nobody else can join now");
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_join_while_the_first_service_with_ipv6_has_no_address() {
+    for (more, names) in [("", &["web", "dual"][..]), ("", &["dual"]), (BY_ADDRESS, &["dual"])] {
+        let mut scene = Scene::dual(more, 2).await;
+        let last = scene.nodes.pop().unwrap();
+        scene.service("web", &[], port(80));
+        scene.ensure(&["web"]).await;
+        scene.nodes.push(last);
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        scene.spec("dual", &[], json!({"ports": port(81), "ipFamilies": ["IPv4", "IPv6"]}));
+        refuse_addresses(&scene, "-IPv6");
+        let answers = scene.call(names, ServiceAction::Ensure).await;
+        let errors = errors(names, &answers);
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["dual"], "{errors:?}");
+        assert!(errors["dual"].contains("Cannot create more"), "{errors:?}");
+        let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+        assert_eq!(pools.len(), 1, "{more}: {pools:?}");
+        assert_eq!(items(&pools[0], "loadBalancerBackendAddresses").len(), 2, "{more} {names:?}");
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_pool_of_addresses_has_members_if_the_first_service_has_no_address() {
+    let (mut scene, names) = three(BY_ADDRESS).await;
+    refuse_addresses(&scene, "a00000001");
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let errors = errors(&names, &answers);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["web0"], "{errors:?}");
+    let pools = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools");
+    assert_eq!(items(&pools[0], "loadBalancerBackendAddresses").len(), 2);
+    scene.bed.is_clean();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_of_their_own_join_and_leave() {
     let mut scene = Scene::new("", 0).await;
