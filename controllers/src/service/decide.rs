@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Change, Node, NodeRef, Plan, Service, Step, Verb};
 
 /// Names in an event are limited to this many nodes.
@@ -32,41 +31,17 @@ pub fn is_leaving(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether the user excluded the node from all load balancers. A value that parses as false does not exclude it.
-pub fn is_excluded(node: &Node) -> bool {
-    node.labels
-        .get(LABEL_EXCLUDE_BALANCERS)
-        .is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
-}
-
-/// Whether a node is a host of load balancers.
-pub fn is_candidate(node: &Node) -> bool {
-    why_left_out(node).is_none()
-}
-
-/// The reason why a node is not a host of load balancers; `None` if it is one. Readiness, cordons and roles do not
-/// matter: health checks cover them.
-pub fn why_left_out(node: &Node) -> Option<String> {
-    if node.deleting {
-        Some("it is being deleted".to_owned())
-    } else if is_excluded(node) {
-        Some(format!("it has the label {LABEL_EXCLUDE_BALANCERS}"))
-    } else if node.has_taint(TAINT_TO_BE_DELETED) {
-        Some(format!("it has the taint {TAINT_TO_BE_DELETED}: the autoscaler is about to remove it"))
-    } else {
-        None
-    }
-}
-
 /// The nodes that are hosts of load balancers.
 pub(super) fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
-    nodes.into_iter().filter(|node| is_candidate(node)).collect()
+    nodes.into_iter().filter(|node| node.left_out_of_balancers().is_none()).collect()
 }
 
 /// Whether a change of a node may change the hosts of a load balancer. Most updates are heartbeats of the kubelet, and
 /// require no look at each Service. (A new autoscaler taint alone does not either.)
 pub(super) fn node_matters(old: &Node, new: &Node) -> bool {
-    is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id || may_be_another_backend(old, new)
+    old.is_excluded_from_balancers() != new.is_excluded_from_balancers()
+        || old.provider_id != new.provider_id
+        || may_be_another_backend(old, new)
 }
 
 /// Whether a field changed that [`ccm_provider::LoadBalancer::backend`] may depend on.

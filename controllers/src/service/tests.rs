@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::choice::Choices;
-use super::decide::{candidates, host_names, is_excluded, node_matters, removal};
+use super::decide::{candidates, host_names, node_matters, removal};
 use super::role::{CHANGE_HANDS, Owners, Role};
 
 fn web() -> Value {
@@ -205,13 +205,13 @@ fn labelled(key: &str, value: &str) -> Node {
 #[test]
 fn the_exclusion_label_takes_a_node_out_unless_it_reads_as_false() {
     for out in ["", "true", "1", "t", "foo", "no", "FaLsE", "false ", "00"] {
-        assert!(is_excluded(&labelled(LABEL_EXCLUDE_BALANCERS, out)), "{out:?}");
+        assert!(labelled(LABEL_EXCLUDE_BALANCERS, out).is_excluded_from_balancers(), "{out:?}");
     }
     for within in ["0", "f", "F", "false", "FALSE", "False"] {
-        assert!(!is_excluded(&labelled(LABEL_EXCLUDE_BALANCERS, within)), "{within:?}");
+        assert!(!labelled(LABEL_EXCLUDE_BALANCERS, within).is_excluded_from_balancers(), "{within:?}");
     }
-    assert!(!is_excluded(&labelled("node-role.kubernetes.io/control-plane", "")));
-    assert!(!is_excluded(&node("a")));
+    assert!(!labelled("node-role.kubernetes.io/control-plane", "").is_excluded_from_balancers());
+    assert!(!node("a").is_excluded_from_balancers());
 }
 
 #[test]

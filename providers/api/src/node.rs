@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::address::NodeAddress;
+use crate::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 
 /// Name of a Node object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -109,6 +110,26 @@ impl Node {
     /// Whether the node has a taint with this key, whatever its value and effect.
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| &*taint.key == key)
+    }
+
+    /// Whether the user excluded the node from all load balancers. A value that parses as false does not exclude it.
+    pub fn is_excluded_from_balancers(&self) -> bool {
+        let value = self.labels.get(LABEL_EXCLUDE_BALANCERS);
+        value.is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
+    }
+
+    /// The reason why the node is not a host of load balancers; `None` if it is one. Readiness, cordons and roles do not
+    /// matter: health checks cover them.
+    pub fn left_out_of_balancers(&self) -> Option<String> {
+        if self.deleting {
+            Some("it is being deleted".to_owned())
+        } else if self.is_excluded_from_balancers() {
+            Some(format!("it has the label {LABEL_EXCLUDE_BALANCERS}"))
+        } else if self.has_taint(TAINT_TO_BE_DELETED) {
+            Some(format!("it has the taint {TAINT_TO_BE_DELETED}: the autoscaler is about to remove it"))
+        } else {
+            None
+        }
     }
 
     /// The part of the provider ID before `://`.

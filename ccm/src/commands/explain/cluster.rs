@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use ccm_controllers::service::decide;
 use ccm_controllers::{lifecycle, node, route, service};
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{REASON_NO_ROUTE, TAINT_UNINITIALIZED};
@@ -169,13 +168,13 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
         return Fact::bad(about, text, "add nodes; they become hosts automatically");
     }
     let left_out: Vec<(&Node, String)> =
-        nodes.iter().filter_map(|node| decide::why_left_out(node).map(|why| (&**node, why))).collect();
+        nodes.iter().filter_map(|node| node.left_out_of_balancers().map(|why| (&**node, why))).collect();
     let named = left_out.iter().take(NAMED).map(|(node, why)| format!("{}: {why}", node.name));
     let mut reasons = named.collect::<Vec<_>>().join("; ");
     if let Some(more) = left_out.len().checked_sub(NAMED).filter(|more| *more > 0) {
         reasons.push_str(&format!("; and {more} more"));
     }
-    let candidates: Vec<&NodeRef> = nodes.iter().filter(|node| decide::is_candidate(node)).collect();
+    let candidates: Vec<&NodeRef> = nodes.iter().filter(|node| node.left_out_of_balancers().is_none()).collect();
     if candidates.is_empty() {
         let text = format!("none of {} nodes is a host of the balancer ({reasons})", nodes.len());
         return Fact::bad(about, text, "remove the label or the taint, or add nodes");

@@ -138,7 +138,9 @@ pub(super) fn node(node: &Node, view: Option<&InstanceView>, tasks: &[&NodeTaskS
     facts.extend(taints(node, tasks));
     facts.push(ready(node));
     facts.extend(network(node));
-    facts.extend(decide::why_left_out(node).map(|why| Fact::good("load balancers", format!("not behind them: {why}"))));
+    facts.extend(
+        node.left_out_of_balancers().map(|why| Fact::good("load balancers", format!("not behind them: {why}"))),
+    );
     let addresses: Vec<&str> = node.addresses.iter().map(|address| &*address.address).collect();
     if !addresses.is_empty() {
         facts.push(Fact::good("addresses", addresses.join(" ")));

@@ -18,6 +18,8 @@ const MACHINES_AGE: Duration = Duration::from_secs(300);
 
 /// The type of the keys of a cloud.
 type Key<C> = <<C as NodeCloud>::Source as Source>::Key;
+/// The type of the instances of a cloud.
+type Value<C> = <<C as NodeCloud>::Source as Source>::Value;
 
 /// The meaning of instances for nodes.
 #[async_trait]
@@ -36,6 +38,11 @@ pub trait NodeCloud: Debug + Send + Sync + 'static {
     /// The name in a key, if the instance may have another name than the Node.
     fn name(_key: &Key<Self>) -> Option<&str> {
         None
+    }
+
+    /// Whether an instance that was found by a name has exactly this name. Only the absence of such a one is evidence.
+    fn has_name(_instance: &Value<Self>, _name: &str) -> bool {
+        true
     }
 
     /// The texts of the error for a name that no instance has: what was looked for and where, and the remedy.
@@ -147,8 +154,8 @@ impl<C: NodeCloud> InstancesV2 for Nodes<C> {
             Aspects::ADDRESSES => call::refreshing(read).await,
             _ => read.await,
         };
-        let found = known.iter().filter(|(_, key)| observed.one(key).is_some());
-        self.found.add(found.filter_map(|(_, key)| C::name(key)));
+        let found = known.iter().filter_map(|(_, key)| Some((observed.one(key)?, C::name(key)?)));
+        self.found.add(found.filter(|(instance, name)| C::has_name(instance, name)).map(|(_, name)| name));
         let mut answers = Vec::with_capacity(nodes.len());
         for (node, key) in nodes.iter().zip(&keys) {
             answers.push(match key {

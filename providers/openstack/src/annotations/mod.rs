@@ -3,8 +3,6 @@
 //! Upstream: `pkg/openstack/loadbalancer.go` of cloud-provider-openstack. An empty text counts too: it replaces the
 //! value of `[LoadBalancer]`. A number or boolean that cannot be parsed is a warning, and the default applies.
 
-use std::net::IpAddr;
-
 use ccm_kit::annotations::{On, Parsed, Spelling, Table, Wrong, value};
 use ccm_kit::document::did_you_mean;
 use ccm_provider::Finding;
@@ -105,7 +103,7 @@ ccm_kit::annotation_table! {
         HEALTH_MONITOR_MAX_RETRIES: i32 = integer, "health-monitor-max-retries", On::All, "number", "`monitor-max-retries`", "",
             "Successes until a member gets traffic.";
         HEALTH_MONITOR_MAX_RETRIES_DOWN: i32 = integer, "health-monitor-max-retries-down", On::All, "number", "`monitor-max-retries-down`", "",
-            "Failures until it gets none.";
+            "Failures until it gets none. 0: Octavia's default, 3.";
         KEEP_FLOATING_IP: bool = value::exact_bool, "keep-floatingip", On::All, "boolean", "`false`", "",
             "The floating IP stays when the Service goes or becomes internal.";
         NODE_SELECTOR: String = value::text_or_empty, "node-selector", On::All, "list of `key=value` or `key`", "`node-selector`", "",
@@ -129,7 +127,10 @@ fn host_name(text: &str) -> Parsed<String> {
     let is_label =
         |label: &str| (1..64).contains(&label.len()) && label.chars().all(is_inner) && label.trim_matches('-') == label;
     let is_name = text.len() < 254 && text.split('.').all(is_label);
-    match text.is_empty() || is_name && text.parse::<IpAddr>().is_err() {
+    // The API server takes numbers with leading zeros for an address, too.
+    let numbers: Vec<_> = text.split('.').map(str::parse::<u8>).collect();
+    let is_address = numbers.len() == 4 && numbers.iter().all(Result::is_ok);
+    match text.is_empty() || is_name && !is_address {
         true => Ok(Some(text.to_owned())),
         false => Err("not a host name in lower case; write for example lb.example.com".into()),
     }

@@ -48,10 +48,15 @@ models! {
     }
 }
 
-/// A name as a pattern. Only what is needed is escaped: each database parses patterns in its own way.
-fn quoted(name: &str) -> String {
-    let escape = |c: char| "\\.+*?()|[]{}^$".contains(c).then_some('\\');
-    name.chars().flat_map(|c| escape(c).into_iter().chain([c])).collect()
+/// A name as a pattern for any case: some databases of Nova distinguish case, and some do not. Only what is needed is
+/// escaped: each database parses patterns in its own way.
+fn in_any_case(name: &str) -> String {
+    let pattern = |c: char| match c {
+        _ if c.is_ascii_alphabetic() => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+        _ if "\\.+*?()|[]{}^$".contains(c) => format!("\\{c}"),
+        _ => c.to_string(),
+    };
+    name.chars().map(pattern).collect()
 }
 
 /// A flavor.
@@ -69,13 +74,12 @@ impl Client {
         self.list(SERVER_LIST, "servers/detail", query, "servers").await
     }
 
-    /// The servers with this name of a node, which is in lower case; without one, those whose name differs in case, if
-    /// Nova's database ignores it.
+    /// The servers with this name of a node, which is in lower case; without one, those whose name differs in case.
     pub(crate) async fn servers_named(&self, name: &str) -> Result<Vec<Server>, ApiError> {
-        let query = Query::default().with("name", &format!("^{}$", quoted(name)));
+        let query = Query::default().with("name", &format!("^{}$", in_any_case(name)));
         let mut servers: Vec<Server> = self.list(SERVER_LIST, "servers/detail", query, "servers").await?;
         let is_there = servers.iter().any(|server| server.name == name);
-        servers.retain(|server| server.name == name || !is_there && server.name.to_lowercase() == name);
+        servers.retain(|server| server.name == name || !is_there && server.name.eq_ignore_ascii_case(name));
         Ok(servers)
     }
 
@@ -100,9 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_of_a_name_is_that_of_the_go_program() {
-        assert_eq!(quoted("node-1.example_a"), r"node-1\.example_a");
+    fn the_pattern_of_a_name_ignores_case_and_escapes_as_the_go_program() {
+        assert_eq!(in_any_case("n-1.x_A"), r"[nN]-1\.[xX]_[aA]");
         let odd = r"a+b(c)[d]{e}^f$g|h?i*j\k";
-        assert!(regex::Regex::new(&format!("^{}$", quoted(odd))).unwrap().is_match(odd));
+        let pattern = regex::Regex::new(&format!("^{}$", in_any_case(odd))).unwrap();
+        assert!(pattern.is_match(odd) && pattern.is_match(&odd.to_uppercase()));
     }
 }

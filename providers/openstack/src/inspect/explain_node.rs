@@ -20,11 +20,7 @@ pub(super) async fn explain(openstack: &Inspector, node: &Node) -> Result<Vec<Fa
     let found = match &wanted {
         Wanted::Never(error) => return Ok(vec![no_server(node, error)]),
         Wanted::Server(id) => openstack.client.server(id.as_str()).await?.into_iter().collect(),
-        Wanted::Name(name) => {
-            let found = openstack.client.servers_named(name).await?;
-            // Nova may ignore case.
-            found
-        }
+        Wanted::Name(name) => openstack.client.servers_named(name).await?,
     };
     let mut facts = vec![links::provider_id(node, "a server", "server")];
     match &*found {

@@ -32,6 +32,7 @@ const WRONG: &[(&str, &str)] = &[
     ("health-monitor-timeout", "3600"),
     ("hostname", "not a host name"),
     ("hostname", "203.0.113.9"),
+    ("hostname", "203.0.113.09"),
     ("keep-floatingip", "yes"),
     ("lb-method", "FASTEST"),
     ("load-balancer-id", NOWHERE),

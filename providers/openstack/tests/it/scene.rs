@@ -92,7 +92,9 @@ impl Process {
     /// The nodes of a cluster that a controller chooses for a Service.
     fn hosts(&self, service: &Service, nodes: &[NodeRef]) -> Vec<NodeRef> {
         self.cluster.set_nodes(nodes.to_vec());
-        nodes.iter().filter(|node| self.balancers.backend(service, node).is_some()).cloned().collect()
+        let is_host =
+            |node: &&NodeRef| node.left_out_of_balancers().is_none() && self.balancers.backend(service, node).is_some();
+        nodes.iter().filter(is_host).cloned().collect()
     }
 }
 

@@ -1,10 +1,11 @@
 //! The subnets of members.
 
 use ccm_cloudsim::openstack::seed::SubnetSeed;
-use ccm_provider::{Service, ServiceAction};
+use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
+use ccm_provider::{AddressType, Node, NodeAddress, NodeRef, Service, ServiceAction, Taint};
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, LBS, Scene, forget, id, service, set, web};
+use crate::scene::{FIPS, LBS, Scene, forget, id, service, set, uid, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both: ;
@@ -13,6 +14,7 @@ ccm_test_openstack::cases! { [crate::scene]
         members_on_a_balancer_of_the_user_stay_in_their_subnet,
         the_group_lets_in_the_subnets_of_members_that_stay,
         members_stay_in_their_subnet_without_the_class_that_named_it,
+        nodes_that_load_balancers_leave_out_give_no_subnet,
         an_address_that_turns_out_to_be_an_ipv6_one_gets_no_floating_ip;
 }
 
@@ -28,6 +30,19 @@ fn subnet(scene: &Scene, cidr: &str) -> String {
         world.port(&project, &[&subnet], fields).unwrap();
     });
     subnet
+}
+
+/// A node whose name is the first one, in this subnet.
+fn first_node(scene: &Scene, subnet: &str) -> Node {
+    let server = uid("a-first");
+    let address = scene.simulation().world(|world| {
+        let project = world.row("subnet", subnet).unwrap().text("project_id").to_owned();
+        let port = world.port(&project, &[subnet], json!({"device_id": server})).unwrap();
+        world.row("port", &port).unwrap().list("fixed_ips")[0]["ip_address"].as_str().unwrap().to_owned()
+    });
+    let addresses = [NodeAddress::new(AddressType::InternalIp, &*address)].into();
+    let provider_id = Some(format!("openstack:///{server}").into());
+    Node { name: "a-first".into(), provider_id, addresses, ..Node::default() }
 }
 
 /// A balancer of the user with a floating IP, in a subnet without nodes.
@@ -187,4 +202,37 @@ async fn an_address_that_turns_out_to_be_an_ipv6_one_gets_no_floating_ip(scene: 
     assert!(address.starts_with("fd00:50:"), "{address}");
     assert_eq!(calls.of("floating_ip_create"), 0, "{calls:?}");
     scene.is_steady(&mut web).await;
+}
+
+/// A control plane of kubeadm in a subnet of its own would decide for ever where the address of the Service is.
+async fn nodes_that_load_balancers_leave_out_give_no_subnet(scene: &mut Scene) {
+    let other = subnet(scene, "10.51.0.0/24");
+    let node = first_node(scene, &other);
+    let workers = std::mem::take(&mut scene.nodes);
+    let taint =
+        Taint { key: TAINT_TO_BE_DELETED.into(), value: "".into(), effect: "NoSchedule".into(), time_added: None };
+    let excluded = [(LABEL_EXCLUDE_BALANCERS, ""), ("edge", "yes")].into_iter().collect();
+    for left_out in [
+        Node { labels: excluded, ..node.clone() },
+        Node { taints: [taint].into(), ..node.clone() },
+        Node { deleting: true, ..node.clone() },
+    ] {
+        let mut web = web();
+        scene.nodes = vec![NodeRef::new(left_out)];
+        for selector in [None, Some("edge=yes")] {
+            if let Some(selector) = selector {
+                set(&mut web, "node-selector", selector);
+            }
+            let refused = scene.refused(&mut web).await;
+            assert!(refused.contains("there are no available nodes for LoadBalancer service"), "{refused}");
+        }
+        scene.nodes.extend(workers.iter().cloned());
+        scene.events();
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.balancer().await["vip_subnet_id"], *scene.place().subnet);
+        let events = scene.events();
+        let text = "no node that can be a member has these labels";
+        assert!(events.iter().any(|event| event.contains(text)), "{events:?}");
+        scene.delete(&mut web).await;
+    }
 }

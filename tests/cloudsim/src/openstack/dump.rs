@@ -2,6 +2,7 @@
 
 use super::World;
 use super::neutron::addresses;
+use super::octavia;
 use crate::core::rows::Row;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -51,6 +52,9 @@ impl World {
                 if kind == "port" {
                     self.reserve(&id);
                 }
+                if self.row(kind, &id).is_some_and(|row| kind == "loadbalancer" && octavia::is_pending(row)) {
+                    octavia::queue(self, &id);
+                }
             }
         }
         Ok(())
@@ -64,6 +68,27 @@ impl World {
             if let Ok(address) = text("ip_address").parse::<IpAddr>() {
                 addresses::take(self, text("subnet_id"), Some(address));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::Options;
+    use super::*;
+    use crate::core::endpoint::Simulated as _;
+
+    #[test]
+    fn a_busy_load_balancer_becomes_active_after_a_load() {
+        let mut world = World::new(Options { provisioning: Duration::ZERO, ..Options::default() });
+        let listener = json!({"id": "l", "provisioning_status": "PENDING_UPDATE"});
+        let lb = json!({"id": "lb", "provisioning_status": "PENDING_UPDATE", "listeners": [{"id": "l"}], "pools": []});
+        world.load(&json!({"loadbalancer": [lb], "listener": [listener]})).unwrap();
+        world.settle();
+        for (kind, id) in [("loadbalancer", "lb"), ("listener", "l")] {
+            assert_eq!(world.row(kind, id).unwrap().text("provisioning_status"), "ACTIVE", "{kind}");
         }
     }
 }

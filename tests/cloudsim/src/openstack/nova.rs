@@ -71,8 +71,7 @@ pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Prob
     let name = match call.get("name") {
         None => None,
         Some(text) => {
-            // Case-insensitive, like comparisons in MySQL.
-            let regex = RegexBuilder::new(text).case_insensitive(true).build();
+            let regex = RegexBuilder::new(text).case_insensitive(!world.options.compute_is_case_sensitive).build();
             Some(regex.map_err(|_| bad("name", text, &format!("'{text}' is not a 'regex'")))?)
         }
     };

@@ -41,6 +41,8 @@ pub struct Options {
     pub extensions: Vec<String>,
     /// The highest microversion of Nova, the part after `2.`.
     pub compute_version: u32,
+    /// Whether Nova's filter by name distinguishes case: it does with PostgreSQL, and does not with MySQL.
+    pub compute_is_case_sensitive: bool,
     /// The maximum number of servers in a page of Nova.
     pub compute_page: usize,
     /// The versions of Octavia, as in its version document; the last one is the current one.
@@ -108,6 +110,7 @@ impl Default for Options {
             ],
             extensions: super::neutron::EXTENSIONS.iter().map(|(alias, ..)| (*alias).to_owned()).collect(),
             compute_version: 104,
+            compute_is_case_sensitive: false,
             compute_page: 1000,
             balancer_versions: (0..=30).map(|minor| format!("v2.{minor}")).collect(),
             providers: ["amphora", "octavia", "ovn"].map(str::to_owned).to_vec(),

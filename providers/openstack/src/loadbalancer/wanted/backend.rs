@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{AddressType, Finding, Node, NodeRef};
+use ccm_provider::{AddressType, Finding, Node, NodeRef, Service};
 
 use super::{Family, Target};
+use crate::annotations as keys;
 use crate::loadbalancer::selector::NodeSelector;
 use crate::node::identity::Identity;
+use crate::start::config::Config;
 
 /// The address of a node behind a balancer: the first internal one of the family, else the first external one.
 pub(crate) fn address(node: &Node, family: Option<Family>) -> Option<String> {
@@ -19,6 +21,15 @@ pub(crate) fn address(node: &Node, family: Option<Family>) -> Option<String> {
         of_kind.filter(|address| address.ip().is_some_and(fits)).map(|address| address.address.to_string()).next()
     };
     of(AddressType::InternalIp).or_else(|| of(AddressType::ExternalIp))
+}
+
+/// The address of a node as a backend of a Service, for comparison. `None`: the node is no backend.
+pub(crate) fn backend_of(config: &Config, service: &Service, node: &Node) -> Option<String> {
+    let annotation = service.metadata.annotations.get(keys::NODE_SELECTOR.row.key);
+    let selector = NodeSelector::parse(annotation.unwrap_or(&config.load_balancer.node_selector));
+    let family = service.spec.ip_families.first().map(|f| if f == "IPv6" { Family::V6 } else { Family::V4 });
+    // A node without an address becomes a backend when it gets one.
+    selector.matches(&node.labels).then(|| address(node, family).unwrap_or_default())
 }
 
 /// The members, sorted by node name for a stable order. A node without a matching address is reported and left

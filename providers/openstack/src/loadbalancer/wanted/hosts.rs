@@ -2,13 +2,16 @@
 //! whatever else is wrong with its Service. Pure.
 
 use ccm_kit::annotations::Annotations;
-use ccm_provider::{Finding, Service, ServiceWork};
+use ccm_provider::{Finding, NodeRef, Service, ServiceWork};
 use serde::Serialize;
 
-use super::{AllNodes, Family, Source, Target, Vip, backend};
+use super::{Family, Source, Target, Vip, backend};
 use crate::annotations as keys;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::selector::NodeSelector;
+
+/// All nodes of the cluster, of which a work has only those that a Service selects.
+pub(crate) type AllNodes<'a> = &'a dyn Fn() -> Vec<NodeRef>;
 
 /// The members of a Service, and where they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -25,7 +28,7 @@ pub(crate) struct Hosts {
     /// The port of kube-proxy's health check, if the Service has one.
     pub(crate) health_check_port: Option<i32>,
     pub(crate) members: Vec<Target>,
-    /// If there are no members: the nodes regardless of the selector, to find a subnet for a new balancer.
+    /// If the selector leaves no members: the nodes without it, to find a subnet for a new balancer.
     #[serde(skip)]
     pub(crate) others: Vec<Target>,
     pub(crate) manages_group: bool,
@@ -78,12 +81,14 @@ impl Source<'_> {
         ];
         let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
         let members = backend::targets(&work.nodes, &env.identity, &selector, family, findings);
-        let others = match members.is_empty() {
-            true => backend::targets(&all(), &env.identity, &NodeSelector::default(), family, &mut Vec::new()),
-            false => Vec::new(),
-        };
-        if members.is_empty() && !others.is_empty() && self.annotations.has(&keys::NODE_SELECTOR) {
-            let problem = "no node has these labels, so there are no members; correct it or the labels of the nodes";
+        let (any, mut others) = (NodeSelector::default(), Vec::new());
+        if members.is_empty() && selector != any {
+            let nodes: Vec<NodeRef> = all().into_iter().filter(|node| node.left_out_of_balancers().is_none()).collect();
+            others = backend::targets(&nodes, &env.identity, &any, family, &mut Vec::new());
+        }
+        let matches_none = !work.nodes.iter().any(|node| selector.matches(&node.labels));
+        if matches_none && !others.is_empty() && self.annotations.has(&keys::NODE_SELECTOR) {
+            let problem = "no node that can be a member has these labels; correct it or the labels of the nodes";
             findings.push(self.annotations.warn(keys::NODE_SELECTOR.row, problem));
         }
         Hosts {

@@ -9,13 +9,12 @@ use std::net::IpAddr;
 use ccm_kit::annotations::{Annotations, invalid};
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{ErrorClass, Finding, Node, NodeRef, ProviderError, Service, ServiceAction, ServiceWork};
+use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::names::{self, Descriptions};
-use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
 use crate::client::keys::Certificate;
 use crate::client::network::FloatingIp;
@@ -26,16 +25,17 @@ use crate::start::config::{Class, Config, OVN};
 
 pub(crate) mod backend;
 mod hosts;
+mod monitor;
 
-pub(crate) use hosts::{Hosts, NodePort};
+pub(crate) use backend::backend_of;
+pub(crate) use hosts::{AllNodes, Hosts, NodePort};
+pub(crate) use monitor::Monitor;
 
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
 /// The only container store whose certificates are checked.
 const BARBICAN: &str = "barbican";
-/// What Octavia takes for a monitor that is created without `max_retries_down`, as upstream does for 0.
-const RETRIES_DOWN: i64 = 3;
 
 /// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
@@ -226,15 +226,6 @@ pub(crate) struct Timeouts {
     pub(crate) tcp_inspect: i64,
 }
 
-/// A health monitor: seconds and counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Monitor {
-    pub(crate) delay: i64,
-    pub(crate) timeout: i64,
-    pub(crate) max_retries: i64,
-    pub(crate) max_retries_down: i64,
-}
-
 /// Tags in addition to the provider's own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct MoreTags {
@@ -272,9 +263,6 @@ struct Source<'a> {
     class: Option<&'a Class>,
     config: &'a Config,
 }
-
-/// All nodes of the cluster, of which a work has only those that a Service selects.
-pub(crate) type AllNodes<'a> = &'a dyn Fn() -> Vec<NodeRef>;
 
 /// The desired state of the work, and one result per item.
 pub(crate) fn wanted(
@@ -529,33 +517,6 @@ impl Source<'_> {
         }
     }
 
-    fn monitor(&self, findings: &mut Vec<Finding>) -> Result<Monitor, ProviderError> {
-        let lb = &self.config.load_balancer;
-        let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-        let monitor = Monitor {
-            delay: self.number(&keys::HEALTH_MONITOR_DELAY, seconds(lb.monitor_delay))?,
-            timeout: self.number(&keys::HEALTH_MONITOR_TIMEOUT, seconds(lb.monitor_timeout))?,
-            max_retries: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES, lb.monitor_max_retries)?,
-            max_retries_down: match self.number(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN, lb.monitor_max_retries_down)? {
-                0 => RETRIES_DOWN,
-                number => number,
-            },
-        };
-        if self.annotations.readable(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN) == Some(0) {
-            let text = format!("Octavia takes numbers from 1 to 10; its default is used, which is {RETRIES_DOWN}");
-            findings.push(self.annotations.warn(keys::HEALTH_MONITOR_MAX_RETRIES_DOWN.row, text));
-        }
-        let is_annotated =
-            [&keys::HEALTH_MONITOR_DELAY, &keys::HEALTH_MONITOR_TIMEOUT].iter().any(|key| self.annotations.has(key));
-        if is_annotated && monitor.timeout > monitor.delay {
-            let Monitor { delay, timeout, .. } = monitor;
-            let text =
-                format!("health checks may take {timeout} s, and one is made each {delay} s; write {delay} or less");
-            findings.push(self.annotations.warn(keys::HEALTH_MONITOR_TIMEOUT.row, text));
-        }
-        Ok(monitor)
-    }
-
     /// The subnet comes from the first of class, annotations and configuration that sets any of its keys.
     fn floating(&self) -> Floating {
         let lb = &self.config.load_balancer;
@@ -602,15 +563,6 @@ impl Settings {
             None => port.protocol.clone(),
         }
     }
-}
-
-/// The address of a node as a backend of a Service, for comparison. `None`: the node is no backend.
-pub(crate) fn backend_of(config: &Config, service: &Service, node: &Node) -> Option<String> {
-    let annotation = service.metadata.annotations.get(keys::NODE_SELECTOR.row.key);
-    let selector = NodeSelector::parse(annotation.unwrap_or(&config.load_balancer.node_selector));
-    let family = service.spec.ip_families.first().map(|f| if f == "IPv6" { Family::V6 } else { Family::V4 });
-    // A node without an address becomes a backend when it gets one.
-    selector.matches(&node.labels).then(|| backend::address(node, family).unwrap_or_default())
 }
 
 pub(super) fn refused(message: impl Into<String>) -> ProviderError {

@@ -97,6 +97,11 @@ impl NodeCloud for NovaNodes {
         }
     }
 
+    /// A server whose name differs in case may have nothing to do with the node.
+    fn has_name(server: &Arc<Server>, name: &str) -> bool {
+        server.name == name
+    }
+
     fn missing(&self, name: &str) -> (String, &'static str) {
         let remedy =
             "name the server like the Node, or set the provider ID of the Node (openstack:///<ID of the server>)";

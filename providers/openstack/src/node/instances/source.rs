@@ -79,7 +79,7 @@ impl Source for Nova {
         let mut by_name = in_lower.clone();
         let mut list = List::new();
         for server in self.client.servers().await?.into_iter().map(Arc::new) {
-            in_lower.entry(server.name.to_lowercase()).or_default().push(server.clone());
+            in_lower.entry(server.name.to_ascii_lowercase()).or_default().push(server.clone());
             by_name.entry(server.name.clone()).or_default().push(server.clone());
             list.extend(ServerId::parse(&server.id).map(|id| (Wanted::Server(id), Seen::One(server))));
         }

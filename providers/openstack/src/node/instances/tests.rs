@@ -189,17 +189,35 @@ async fn of_names_that_differ_only_by_case_the_exact_one_counts_and_two_equal_on
 
 #[tokio::test]
 async fn a_server_whose_name_has_capitals_is_found_by_the_node_in_lower_case() {
-    let world = World::with(0).await;
-    let id = world.server("Worker-1", json!({}));
-    let (one, two) = (world.server("Twin", json!({})), world.server("TWIN", json!({})));
-    let instances = provider(&world, &[]);
-    // By name, and by the list.
-    for nodes in [vec![named("worker-1")], vec![named("worker-1"), named("twin"), named("x"), named("y")]] {
-        let answers = instances.lookup(&nodes, Aspects::METADATA).await;
-        assert_eq!(metadata(&answers[0]).provider_id, format!("openstack:///{id}"));
+    for compute_is_case_sensitive in [false, true] {
+        let world = World::of(0, Options { compute_is_case_sensitive, ..Options::default() }).await;
+        let id = world.server("Worker-1", json!({}));
+        let (one, two) = (world.server("Twin", json!({})), world.server("TWIN", json!({})));
+        let instances = provider(&world, &[]);
+        // By name, and by the list.
+        for nodes in [vec![named("worker-1")], vec![named("worker-1"), named("twin"), named("x"), named("y")]] {
+            let answers = instances.lookup(&nodes, Aspects::METADATA).await;
+            assert_eq!(metadata(&answers[0]).provider_id, format!("openstack:///{id}"));
+        }
+        let error = unknown(&instances.lookup(&[named("twin")], Aspects::METADATA).await[0]);
+        assert!(error.contains(&one) && error.contains(&two), "{error}");
     }
-    let error = unknown(&instances.lookup(&[named("twin")], Aspects::METADATA).await[0]);
-    assert!(error.contains(&one) && error.contains(&two), "{error}");
+}
+
+/// The server of the user `WEB` may have nothing to do with the node `web`.
+#[tokio::test]
+async fn a_server_whose_name_differs_in_case_is_no_evidence_when_it_is_gone() {
+    for compute_is_case_sensitive in [false, true] {
+        let world = World::of(0, Options { compute_is_case_sensitive, ..Options::default() }).await;
+        let id = world.server("WEB", json!({}));
+        let instances = provider(&world, &[]);
+        // The list finds it, and the look-up of a single name does.
+        for nodes in [vec![named("web"), named("x"), named("y"), named("z")], vec![named("web")]] {
+            found(&instances.lookup(&nodes, Aspects::LIFECYCLE).await[0]);
+        }
+        world.cloud.world(|inside| inside.remove("server", &id));
+        unknown(&instances.lookup(&[named("web")], Aspects::LIFECYCLE).await[0]);
+    }
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ pub(super) static LOAD_BALANCER: Table<LoadBalancerConfig> = Table {
             "Successes until a member gets traffic."),
         Key::new("monitor-max-retries-down",
             Field::Lenient { kind: "integer", set: |l, v| retries(&mut l.monitor_max_retries_down, v) }, "3",
-            "Failures until it gets none."),
+            "Failures until it gets none. 0: Octavia's default, 3."),
         Key::new("manage-security-groups", Field::Flag(|l| &mut l.manage_security_groups), "false",
             "A security group for each Service, on the ports of its nodes."),
         Key::new("internal-lb", Field::Flag(|l| &mut l.internal_lb), "false",

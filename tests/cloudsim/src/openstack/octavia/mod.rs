@@ -192,8 +192,18 @@ fn begin(world: &mut World, balancer: &str, status: &str, parts: &[(&'static str
     if world.spoiled {
         world.failing_balancers.insert(balancer.to_owned());
     }
+    queue(world, balancer);
+}
+
+/// Lets the provisioning of a load balancer end after its time.
+pub(super) fn queue(world: &mut World, balancer: &str) {
     let due = (ends(world, world.options.provisioning), world.number());
     world.pending.insert(due, balancer.to_owned());
+}
+
+/// Whether a load balancer, or a part of it, is being provisioned.
+pub(super) fn is_pending(row: &Row) -> bool {
+    row.text("provisioning_status").starts_with("PENDING")
 }
 
 /// The IDs in a list of `{"id": …}`.
@@ -267,15 +277,15 @@ pub(super) fn settle(world: &mut World, id: &str) {
 /// The kind of the changed part: its parents are also pending, and become ACTIVE if the change fails. If a creation
 /// fails, the whole load balancer is in ERROR.
 fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) -> &'static str {
-    let is_pending = |wanted: &str| {
-        let rows = parts.iter().filter(|(kind, _)| *kind == wanted).filter_map(|(kind, id)| world.row(kind, id));
-        rows.into_iter().any(|row| row.text("provisioning_status").starts_with("PENDING"))
+    let any_pending = |wanted: &str| {
+        let mut rows = parts.iter().filter(|(kind, _)| *kind == wanted).filter_map(|(kind, id)| world.row(kind, id));
+        rows.any(is_pending)
     };
     match balancer.text("provisioning_status") {
         "PENDING_CREATE" => "loadbalancer",
         _ => ["member", "healthmonitor", "pool", "listener"]
             .into_iter()
-            .find(|kind| is_pending(kind))
+            .find(|kind| any_pending(kind))
             .unwrap_or("loadbalancer"),
     }
 }
