@@ -172,7 +172,7 @@ impl Options {
             values: values.clone(),
             warnings,
         };
-        // A list and what reads it may report the same value.
+        // The same name may be wrong twice (`foo,-foo`); as in the Go program, each text is reported once.
         let mut seen = BTreeSet::new();
         check.errors.retain(|error| seen.insert(error.clone()));
         match &check.errors[..] {

@@ -114,7 +114,7 @@ async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gi
 }
 
 #[tokio::test]
-async fn a_clean_up_that_failed_is_tried_again_within_half_a_minute() {
+async fn the_back_off_of_a_failed_clean_up_ends_at_half_a_minute() {
     let (controller, _) = controller();
     for (kind, longest) in [("ClusterIP", Duration::from_secs(30)), ("LoadBalancer", Duration::MAX)] {
         let finalizers = vec![FINALIZER_LOAD_BALANCER.into()];

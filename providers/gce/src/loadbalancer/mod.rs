@@ -192,8 +192,9 @@ impl BalancerCloud for Balancers {
         let is_ours = |rule: &&ForwardingRule| is_any && !plan::is_foreign(rule) || is_of_kind(item, rule);
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
+        let made = || reached.made.lock().rules.get(&reached.place).cloned().filter(|_| is_unread).map(status);
         let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty());
-        rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(kept)
+        rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(made).or_else(kept)
     }
 
     /// An instance may come back with its name, or be accepted later. A change that was sent may have failed.

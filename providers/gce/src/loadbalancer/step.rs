@@ -154,6 +154,8 @@ pub(crate) struct Outputs(Mutex<Made>);
 pub(crate) struct Made {
     /// Addresses, by item.
     pub(crate) addresses: BTreeMap<usize, String>,
+    /// Those of rules that were made.
+    pub(crate) rules: BTreeMap<usize, String>,
     /// Items with firewall rules that are left to the administrators.
     pub(crate) kept_firewalls: BTreeSet<usize>,
 }

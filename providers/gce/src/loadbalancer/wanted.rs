@@ -53,9 +53,6 @@ pub(crate) struct Item {
     pub(crate) says_mixed: bool,
     /// Whether its status shows a load balancer.
     pub(crate) serves: bool,
-    /// Protocol and session affinity of the shared backend service that it asks for, which may exist before its rule has
-    /// it.
-    pub(crate) shares: Option<(String, String)>,
     /// The nodes; none for a deletion.
     pub(crate) hosts: Hosts,
     /// `None` for a deletion, for mixed protocols, and for an update of hosts of a Service that cannot be ensured.
@@ -138,7 +135,6 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         has_mixed_ports: work.action != ServiceAction::Delete && is_mixed(service),
         says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
         serves: !service.status.load_balancer.ingress.is_empty(),
-        shares: shares_backend(service).then(|| (protocol(service), service.spec.session_affinity.clone())),
         hosts: Hosts::of(work.nodes.iter().map(|node| &**node)).in_region(&env.region),
         settings: None,
         findings: Vec::new(),

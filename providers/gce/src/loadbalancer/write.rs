@@ -526,7 +526,11 @@ fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), 
         let text = format!("{}: made, but the cloud does not show its address yet", step.act.write());
         return Err(ProviderError::new(ErrorClass::Transient { after: None }, text));
     };
-    outputs.lock().addresses.insert(*item, address);
+    let mut made = outputs.lock();
+    if matches!(step.act, Act::InsertRule(_)) {
+        made.rules.insert(*item, address.clone());
+    }
+    made.addresses.insert(*item, address);
     Ok(())
 }
 

@@ -207,11 +207,6 @@ impl MatrixCloud for Cloud {
     }
 
     /// Internal balancers share the groups of instances.
-    /// The address is that of the rule in the read after its creation.
-    fn shows_frame(&self, operation: &str) -> bool {
-        operation == "compute:forwardingRules.list"
-    }
-
     fn members(&self, service: &Service) -> Vec<BTreeSet<String>> {
         let name = service.default_load_balancer_name();
         if !self.is_internal {

@@ -37,6 +37,7 @@ type Key = (Verb, String, Part);
 struct Refusal {
     /// Of the step and its Services.
     fingerprint: u64,
+    uids: BTreeSet<String>,
     until: Instant,
     error: ProviderError,
 }
@@ -46,6 +47,8 @@ struct Refusal {
 pub(super) struct Request {
     key: Key,
     fingerprint: u64,
+    /// Those of its Services.
+    uids: BTreeSet<String>,
 }
 
 /// What comes back if its successor is refused.
@@ -91,12 +94,12 @@ impl Request {
     }
 
     fn new<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
-        Self { key: key(step), fingerprint: fingerprint(step, work) }
+        Self { key: key(step), fingerprint: fingerprint(step, work), uids: uids(step, work) }
     }
 
     /// That of a deletion that makes room for the step.
     pub(super) fn room_for<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
-        Self { key: (Verb::Delete, step.object(), step.part.clone()), fingerprint: fingerprint(step, work) }
+        Self { key: (Verb::Delete, step.object(), step.part.clone()), ..Self::new(step, work) }
     }
 }
 
@@ -155,7 +158,7 @@ impl<W> Memory<W> {
             return None;
         }
         refused.retain(|_, refusal| Instant::now() < refusal.until);
-        let Request { key, fingerprint } = request();
+        let Request { key, fingerprint, .. } = request();
         let refusal = refused.get(&key)?;
         (refusal.fingerprint == fingerprint).then(|| refusal.error.clone())
     }
@@ -168,8 +171,8 @@ impl<W> Memory<W> {
     }
 
     /// Remembers an error for this time.
-    pub(super) fn keep(&self, Request { key, fingerprint }: Request, error: &ProviderError, lasts: Duration) {
-        let refusal = Refusal { fingerprint, until: Instant::now() + lasts, error: error.clone() };
+    pub(super) fn keep(&self, Request { key, fingerprint, uids }: Request, error: &ProviderError, lasts: Duration) {
+        let refusal = Refusal { fingerprint, uids, until: Instant::now() + lasts, error: error.clone() };
         lock(&self.refused).insert(key, refusal);
     }
 
@@ -197,7 +200,14 @@ impl<W> Memory<W> {
         lock(&self.removed).retain(|_, one| !one.uids.contains(uid));
     }
 
-    /// The object is there, or nothing can come back for it.
+    /// What was removed for this object cannot come back: there is nothing that a trial would interrupt, so that whatever
+    /// was refused for its Services is sent again.
+    pub(super) fn is_missing(&self, object: &str) {
+        let Some(removed) = lock(&self.removed).get(object).cloned() else { return };
+        lock(&self.refused).retain(|_, refusal| refusal.uids.is_disjoint(&removed.uids));
+    }
+
+    /// The object is there.
     pub(super) fn is_replaced(&self, object: &str) {
         lock(&self.removed).remove(object);
     }

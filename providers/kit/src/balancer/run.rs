@@ -364,16 +364,19 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// Makes again what a refused write replaces.
     pub(super) async fn bring_back(&self, object: &str, restore: &[Arc<Step<C::Write>>], sending: &Sending<'_>) {
         let scope = self.scope.completing();
-        let mut is_over = true;
+        let mut is_back = true;
         for (index, one) in restore.iter().enumerate() {
             let sending = Sending { scope: &scope, is_last: index + 1 == restore.len(), ..*sending };
             if let Err(Failure { error, .. }) = self.write(one, &sending).await {
                 tracing::warn!(object = one.object(), %error, "what a refused write replaces is not there again");
-                // After other errors, the next call tries again.
-                is_over &= is_refusal(&error);
+                is_back = false;
+                if is_refusal(&error) {
+                    self.memory.is_missing(object);
+                }
             }
         }
-        if is_over {
+        // Otherwise, the next call tries again.
+        if is_back {
             self.memory.is_replaced(object);
         }
     }

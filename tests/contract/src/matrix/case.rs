@@ -220,7 +220,7 @@ impl Run<'_> {
         if is_own {
             self.life.leap(BETWEEN);
             self.life.pass(&actions).await?;
-            self.writes_are_bounded();
+            self.writes_are_bounded(had.1);
         } else {
             self.others_are_done(&second).await;
             self.hit_is_served(&second, had, &actions).await;
@@ -308,7 +308,7 @@ impl Run<'_> {
         }
     }
 
-    fn writes_are_bounded(&mut self) {
+    fn writes_are_bounded(&mut self, had_frame: bool) {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for call in self.cloud.watched().iter().filter(|call| call.struck && call.writes) {
             *counts.entry(self.cloud.plain_call(call)).or_default() += 1;
@@ -317,9 +317,11 @@ impl Run<'_> {
         // Members are sent again: they change with the nodes.
         let is_of_members = self.cloud.moves_members(&self.case.operation.name);
         let is_final = self.case.trouble == Trouble::Refused && !is_deletion && !is_of_members;
+        // Without a frame, each pass tries to make one again.
+        let has_lost = had_frame && self.life.services.get(HIT).is_some_and(|hit| !self.cloud.has_frame(hit));
         let most = match self.case.trouble {
             Trouble::Busy | Trouble::Throttled => 3 * POLLS,
-            _ if is_final => FOR_GOOD,
+            _ if is_final && !has_lost => FOR_GOOD,
             _ => 3 * PER_PASS,
         };
         if let Some((call, count)) = counts.iter().max_by_key(|(_, count)| **count) {

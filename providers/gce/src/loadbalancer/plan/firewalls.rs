@@ -251,7 +251,8 @@ impl Draft<'_> {
             wanted.tags = all.into_iter().collect();
         }
         // A deny rule may still exist, which is not looked for without the flag: it would block the traffic.
-        if !options.denies
+        if self.item.scheme == Scheme::External
+            && !options.denies
             && !options.removes_deny_rules
             && found.is_some_and(|it| it.priority == Some(PRIORITY_ABOVE_DENY))
         {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::{Draft, asked_backend_name, backend_name, is_foreign, real_scheme, users_of, what};
+use super::{Draft, backend_name, is_foreign, real_scheme, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
@@ -65,8 +65,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, that of the rule, and that of
-    /// its successor. Without a rule these are unknown, and may be any of the shared ones.
+    /// Deletes the backend services that a rule of this Service had, except `kept`, that of its successor: its own and that
+    /// of the rule. Without a rule or a successor, earlier rules may have left any of the shared ones.
     pub(super) fn backends_go(
         &mut self,
         rule: Option<&ForwardingRule>,
@@ -75,20 +75,19 @@ impl Draft<'_> {
         reason: &'static str,
     ) {
         let own = self.item.names.balancer.clone();
-        let asked = asked_backend_name(self.observed, self.item);
-        let of_rule = match rule {
-            Some(rule) => backend_name(rule).into_iter().chain(asked).collect(),
-            None => self.cluster().shared_backend_services().to_vec(),
-        };
+        let of_rule = rule.and_then(backend_name);
+        let shared = self.cluster().shared_backend_services();
+        let left = if rule.is_none() || kept.is_none() { &shared[..] } else { &[] };
         let (observed, needed) = (self.observed, self.needed);
-        let old: BTreeSet<String> = of_rule.into_iter().chain([own.clone()]).collect();
+        let old: BTreeSet<String> = left.iter().cloned().chain(of_rule.clone()).chain([own.clone()]).collect();
         let goes = |name: &&String| {
             Some(&***name) != kept && observed.backends.contains_key(*name) && !needed.backends.contains(*name)
         };
         for name in old.iter().filter(goes) {
             let act = self.own_deletion(*name == own, BACKEND_SERVICE_DELETE, name);
             let what = what(Verb::Delete, "BackendService", reason);
-            self.push_as(rule.is_none() && *name != own, rank, act, what);
+            let is_left = *name != own && of_rule.as_ref() != Some(name);
+            self.push_as(is_left, rank, act, what);
         }
     }
 

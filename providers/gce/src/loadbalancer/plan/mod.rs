@@ -222,12 +222,6 @@ pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> O
     settings.shares_backend.then(name)
 }
 
-/// The name of the shared backend service that a Service asks for, whatever becomes of its load balancer.
-pub(super) fn asked_backend_name(observed: &Observed, item: &Item) -> Option<String> {
-    let (protocol, affinity) = item.shares.as_ref()?;
-    Some(ClusterNames(&observed.cluster_id).shared_backend_service(protocol, affinity))
-}
-
 /// The addresses whose reservations are looked up for a Service whose rule will be created: the requested one, and that
 /// of the rule which is replaced. Also the requested address at which other traffic will be denied.
 pub(super) fn addresses_to_look_for(env: &Env, observed: &Observed, item: &Item) -> BTreeSet<String> {

@@ -12,8 +12,7 @@ use super::super::hosts::Host;
 use super::super::observed::Observed;
 use super::super::wanted::Item;
 use super::{
-    asked_backend_name, backend_name, group_hosts, leaving, left_check_firewall, real_scheme, replaces_shared,
-    shared_backend_name,
+    backend_name, group_hosts, leaving, left_check_firewall, real_scheme, replaces_shared, shared_backend_name,
 };
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
@@ -119,8 +118,9 @@ impl Needs {
             }
             Scheme::Internal => {
                 self.backends.insert(names.balancer.clone());
-                self.add_backends(observed.rule(names), names, cluster);
-                self.backends.extend(asked_backend_name(observed, item));
+                self.backends.extend(observed.rule(names).and_then(backend_name));
+                // The deletion of the one before that of the rule may have failed.
+                self.backends.extend(cluster.shared_backend_services());
                 self.checks.extend([names.balancer.clone(), cluster.health_check()]);
                 self.firewalls.extend([
                     names.balancer.clone(),

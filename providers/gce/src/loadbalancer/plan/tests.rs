@@ -254,10 +254,9 @@ impl Sketch {
                 if let Some(deny) = observed.firewalls.get(&format!("k8s-fw-{LB}-deny")) {
                     let priority = |rule: &Firewall| rule.priority.unwrap_or(1000);
                     let allow = observed.firewalls.get(&format!("k8s-fw-{LB}"));
-                    assert!(
-                        observed.rules.is_empty() || allow.is_some_and(|allow| priority(allow) < priority(deny)),
-                        "{write}"
-                    );
+                    let serves = |ip: &String| observed.rules.values().any(|rule| rule.ip_address == *ip);
+                    let is_denied = deny.destination_ranges.iter().any(serves);
+                    assert!(!is_denied || allow.is_some_and(|allow| priority(allow) < priority(deny)), "{write}");
                 }
             }
             Collection::HttpHealthChecks => apply(&mut observed.http_checks, name, verb, body),

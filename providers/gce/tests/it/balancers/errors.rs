@@ -90,6 +90,26 @@ async fn a_service_moves_to_a_reserved_address_with_a_full_quota() {
     scene.is_steady(&mut web).await;
 }
 
+/// There is no rule that another trial would interrupt.
+#[tokio::test]
+async fn a_refused_rule_is_sent_again_if_the_former_one_cannot_come_back() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &json!({"name": "mine"})).unwrap();
+    let mine = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.cloud().change(|options| options.quotas = [("STATIC_ADDRESSES".to_owned(), 1)].into());
+    web.spec.load_balancer_ip.clone_from(&mine);
+    scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", "forwardingRules.insert"));
+    for _ in 0..3 {
+        scene.refused(&mut web).await;
+        assert_eq!(scene.find("forwardingRules", LB), None);
+    }
+    scene.cloud().faults(Faults::clear);
+    assert_eq!(scene.ensure(&mut web).await, mine);
+    scene.is_steady(&mut web).await;
+}
+
 /// The quota of a region for reserved addresses is 8 by default.
 #[tokio::test]
 async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {

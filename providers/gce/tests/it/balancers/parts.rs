@@ -112,6 +112,7 @@ async fn a_rule_is_made_again_although_what_it_used_cannot_be_deleted() {
         (local(), web(), "httpHealthChecks.delete"),
         (local(), web(), "firewalls.delete"),
         (internal(web()), shared(internal(web())), "regionBackendServices.delete"),
+        (shared(internal(web())), internal(web()), "regionBackendServices.delete"),
     ] {
         let scene = Scene::with(&["n1"]).await;
         let (mut before, mut after) = (before, after);

@@ -292,16 +292,19 @@ fn a_change_of_the_scheme_replaces_everything() {
 
 #[test]
 fn an_internal_balancer_does_not_keep_the_priority_above_a_deny_rule() {
-    let mut sketch = Sketch::new();
-    (sketch.env.options.denies, sketch.env.options.removes_deny_rules) = (true, true);
-    sketch.ensure(&web(json!({})));
-    let mut after = internal(json!({}));
-    after.metadata.finalizers = vec!["gke.networking.io/l4-netlb-v1".to_owned()];
-    let firewall = format!("k8s-fw-{LB}");
-    assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(999));
-    sketch.ensure(&after);
-    assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(1000));
-    assert_eq!(sketch.ensure(&internal(json!({}))), [] as [&str; 0]);
+    for are_used in [true, false] {
+        let mut sketch = Sketch::new();
+        (sketch.env.options.denies, sketch.env.options.removes_deny_rules) = (true, true);
+        sketch.ensure(&web(json!({})));
+        let mut after = internal(json!({}));
+        after.metadata.finalizers = vec!["gke.networking.io/l4-netlb-v1".to_owned()];
+        let firewall = format!("k8s-fw-{LB}");
+        assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(999));
+        (sketch.env.options.denies, sketch.env.options.removes_deny_rules) = (are_used, are_used);
+        sketch.ensure(&after);
+        assert_eq!(sketch.observed.firewalls[&firewall].priority, Some(1000), "{are_used}");
+        assert_eq!(sketch.ensure(&internal(json!({}))), [] as [&str; 0], "{are_used}");
+    }
 }
 
 #[test]

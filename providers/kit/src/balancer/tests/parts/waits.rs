@@ -190,6 +190,36 @@ async fn what_was_removed_comes_back_if_its_successor_fails_and_is_refused_then(
     assert_eq!(all, ["remove", "new rule", "new rule", "old rule"]);
 }
 
+/// There is nothing that a trial would interrupt.
+#[tokio::test(start_paused = true)]
+async fn a_refused_successor_is_sent_again_if_what_was_removed_is_refused_too() {
+    let pool = |fate| {
+        let mut pool = step("pool", Items::one(0), Part::new(Kind::Frame));
+        pool.summary.id = "pool".to_owned();
+        let [remove, new] = replaced().try_into().unwrap();
+        (vec![remove, pool.stage(2), new.stage(3)], vec![("pool", fate), ("old rule", invalid())])
+    };
+    let refused = |fate| (replaced(), vec![("new rule", fate), ("old rule", invalid())]);
+    let late = Fate::TakesAndFails(LONG, refused_later());
+    for ((steps, fates), first, again) in [
+        (refused(invalid()), &["remove", "new rule", "old rule"][..], ["new rule", "old rule"]),
+        // The call in which the refusal arrives sends it again.
+        (refused(late), &["remove", "new rule", "old rule", "new rule"], ["old rule", "new rule"]),
+        (pool(invalid()), &["remove", "pool", "old rule"], ["pool", "old rule"]),
+    ] {
+        let mut engine = engine(steps, &fates);
+        let work = ensure(&["web"]);
+        assert_eq!(until_done(&engine, &work).await, first);
+        for _ in 0..3 {
+            assert_eq!(until_done(&engine, &work).await, again);
+        }
+        engine.cloud.fates.retain(|name, fate| *name == "new rule" && matches!(fate, Fate::TakesAndFails(..)));
+        engine.cloud.fates.values_mut().for_each(|fate| *fate = Fate::Takes(LONG));
+        until_done(&engine, &work).await;
+        assert!(written(&engine).contains(&"new rule"));
+    }
+}
+
 /// It was the rule of another object of this name.
 #[tokio::test(start_paused = true)]
 async fn what_was_removed_does_not_come_back_for_another_service_of_the_name() {
