@@ -110,6 +110,7 @@ impl MatrixCloud for Cloud {
     fn unused(&self) -> &'static [(&'static str, &'static str)] {
         &[
             ("compute.firewalls.get", "more than two names at a time are a list"),
+            ("compute.regionBackendServices.get", "more than two names at a time are a list, as of each deletion"),
             ("compute.forwardingRules.update", "a change of the ports replaces the forwarding rule"),
             ("compute.instances.get", "the configuration names the tags of the nodes"),
             ("compute.instances.list", "the configuration names the tags of the nodes"),
