@@ -18,7 +18,8 @@ fn ours() -> Value {
     json!([read("node.json"), read("load-balancer.json")])
 }
 
-/// What kOps 1.35 gives to the controller manager (`AddCCMPermissions`), with managed security groups of network balancers.
+/// What kOps gives to the controller manager (`AddCCMPermissions`, as of August 2026), with managed security groups of network
+/// balancers.
 fn kops() -> Value {
     let tagged = [
         "ec2:AuthorizeSecurityGroupIngress",
