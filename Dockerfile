@@ -9,6 +9,8 @@
 #
 # BASE       the image with the toolchain. Nothing of it is in the result but the certificates; pin it for a build that you want to
 #            repeat: --build-arg BASE=rust@sha256:…
+# CCM_GIT_COMMIT, CCM_GIT_TREE_STATE, CCM_BUILD_DATE
+#            what `ccm version` says of the build: --build-arg CCM_GIT_COMMIT="$(git rev-parse HEAD)"
 #
 # hack/image.sh makes the same content in a folder and checks it, without a container engine.
 
@@ -24,6 +26,9 @@ RUN apt-get update \
 WORKDIR /src
 COPY . .
 ARG PROFILE=dist
+ARG CCM_GIT_COMMIT
+ARG CCM_GIT_TREE_STATE
+ARG CCM_BUILD_DATE
 # Downloads and compiled dependencies stay between builds.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \

@@ -71,9 +71,20 @@ check() {
 	du -sh "$folder" | sed 's/^/image: good, /'
 }
 
+# Sets what `ccm version` says, unless the caller has: a container build has no git.
+stamp() {
+	[[ -z ${CCM_GIT_COMMIT:-} ]] || return 0
+	CCM_GIT_COMMIT=$(git rev-parse HEAD 2>/dev/null) || return 0
+	CCM_GIT_TREE_STATE=clean
+	git diff --quiet HEAD || CCM_GIT_TREE_STATE=dirty
+	CCM_BUILD_DATE=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
+	export CCM_GIT_COMMIT CCM_GIT_TREE_STATE CCM_BUILD_DATE
+}
+
 case ${1:-} in
 build)
 	[[ $# == [34] && -n $2 ]] || { echo 'usage: hack/image.sh build FEATURES FOLDER [PROFILE]' >&2; exit 1; }
+	stamp
 	build "${@:2}"
 	;;
 check)

@@ -27,15 +27,19 @@ pub struct Info {
 /// The version of the crate, with the `v`.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
+/// The commit and the date of a build by cargo alone, as in the Go programs.
+const UNKNOWN: &str = "unknown";
+const EPOCH: &str = "1970-01-01T00:00:00Z";
+
 /// The build information of this program.
 pub fn info(reported: Option<&str>) -> Info {
     Info {
         major: env!("CARGO_PKG_VERSION_MAJOR"),
         minor: env!("CARGO_PKG_VERSION_MINOR"),
         git_version: reported.unwrap_or(VERSION).to_owned(),
-        git_commit: option_env!("CCM_GIT_COMMIT").unwrap_or("unknown"),
+        git_commit: option_env!("CCM_GIT_COMMIT").unwrap_or(UNKNOWN),
         git_tree_state: option_env!("CCM_GIT_TREE_STATE").unwrap_or_default(),
-        build_date: option_env!("CCM_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+        build_date: option_env!("CCM_BUILD_DATE").unwrap_or(EPOCH),
         compiler: "rustc",
         platform: platform(),
     }
@@ -55,6 +59,12 @@ pub fn platform() -> String {
 }
 
 impl Info {
+    /// Commit, state of the tree and date of the build, as far as they are known.
+    pub fn build(&self) -> [Option<&'static str>; 3] {
+        let known = |text: &'static str, unknown| Some(text).filter(|text| !text.is_empty() && *text != unknown);
+        [known(self.git_commit, UNKNOWN), known(self.git_tree_state, ""), known(self.build_date, EPOCH)]
+    }
+
     /// One line for `--version=raw`, in the form of the Go programs.
     pub fn raw(&self) -> String {
         let Self { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform } = self;
@@ -153,6 +163,10 @@ mod tests {
         let info = info(Some("v0.1.0-x"));
         let raw = info.raw();
         assert!(raw.starts_with("version.Info{Major:\"") && raw.contains("GitVersion:\"v0.1.0-x\""), "{raw}");
+        let date = Info { build_date: "2026-01-02T03:04:05Z", git_commit: "", git_tree_state: "", ..info.clone() };
+        assert_eq!(date.build(), [None, None, Some("2026-01-02T03:04:05Z")]);
+        let neither = Info { git_commit: UNKNOWN, build_date: EPOCH, ..date };
+        assert_eq!(neither.build(), [None; 3]);
         assert!(info.platform.starts_with("linux/") || !cfg!(target_os = "linux"), "{}", info.platform);
     }
 }

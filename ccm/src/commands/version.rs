@@ -32,25 +32,31 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         }
         let info = version::info(None);
         let providers: Vec<&str> = call.registry.names().collect();
+        let [commit, state, date] = info.build();
         super::deliver(&match call.output.format {
             Format::Json | Format::Yaml => call.output.document(
                 "Version",
                 json!({
                     "programVersion": info.git_version,
-                    "commit": info.git_commit,
-                    "buildDate": info.build_date,
+                    "commit": commit,
+                    "treeState": state,
+                    "buildDate": date,
                     "platform": info.platform,
                     "providers": providers,
                     "testedKubernetes": TESTED,
                 }),
             ),
-            _ => output::table(&[
-                vec!["version".into(), info.git_version],
-                vec!["commit".into(), format!("{} ({})", info.git_commit, info.build_date)],
-                vec!["platform".into(), info.platform],
-                vec!["providers".into(), providers.join(", ")],
-                vec!["tested with".into(), format!("Kubernetes {}", TESTED.join(", "))],
-            ]),
+            _ => {
+                let mut rows = vec![vec!["version".into(), info.git_version]];
+                rows.extend(commit.map(|commit| {
+                    let build: Vec<&str> = [Some(commit), state, date].into_iter().flatten().collect();
+                    vec!["commit".into(), build.join(", ")]
+                }));
+                rows.push(vec!["platform".into(), info.platform]);
+                rows.push(vec!["providers".into(), providers.join(", ")]);
+                rows.push(vec!["tested with".into(), format!("Kubernetes {}", TESTED.join(", "))]);
+                output::table(&rows)
+            }
         })?;
         Ok(Verdict::Clean)
     }

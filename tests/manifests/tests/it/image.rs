@@ -1,12 +1,13 @@
 //! The parts of the Dockerfile that can be checked without a container engine; `hack/image.sh check` runs the content.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use ccm_test_manifests::workspace;
 
 use crate::rendered::{documents, workload};
-use crate::tools::read;
+use crate::tools::{not_run, read};
 
 struct Instruction {
     name: String,
@@ -89,6 +90,56 @@ fn an_image_without_a_choice_of_providers_is_not_built() {
     let (built, said) = run("");
     assert!(!built && said.contains("--build-arg FEATURES="), "{said}");
     assert_eq!(run("aws"), (true, String::new()));
+}
+
+/// In place of cargo: the program is what the compiler is given.
+const CARGO: &str = r#"#!/bin/sh
+for target; do :; done
+mkdir -p "$CARGO_TARGET_DIR/$target/dist"
+echo "$CCM_GIT_COMMIT $CCM_GIT_TREE_STATE $CCM_BUILD_DATE" >"$CARGO_TARGET_DIR/$target/dist/ccm"
+"#;
+
+#[test]
+fn the_program_in_an_image_is_given_its_commit() {
+    if Command::new("git").arg("--version").output().is_err() {
+        return not_run("no git on the PATH, which hack/image.sh asks for the commit");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("tree/hack")).unwrap();
+    fs::create_dir(path("bin")).unwrap();
+    fs::copy(workspace().join("hack/image.sh"), path("tree/hack/image.sh")).unwrap();
+    fs::write(path("bin/cargo"), CARGO).unwrap();
+    fs::set_permissions(path("bin/cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |program: &str, arguments: &[&str], commit: &str| {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(path("tree")).env("CARGO_TARGET_DIR", path("target"));
+        command.env("PATH", format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap()));
+        command.env("CCM_GIT_COMMIT", commit).env_remove("CCM_GIT_TREE_STATE").env_remove("CCM_BUILD_DATE");
+        command.env("GIT_COMMITTER_DATE", "2026-01-02T03:04:05+02:00");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let built = |commit: &str| {
+        run("hack/image.sh", &["build", "fake", path("out").to_str().unwrap()], commit);
+        fs::read_to_string(path("out/ccm")).unwrap()
+    };
+    assert_eq!(built(""), "  \n", "not in a repository");
+    run("git", &["init", "--quiet"], "");
+    run("git", &["add", "."], "");
+    run("git", &["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message=all"], "");
+    let head = run("git", &["rev-parse", "HEAD"], "");
+    assert_eq!(built(""), format!("{} clean 2026-01-02T01:04:05Z\n", head.trim()));
+    assert_eq!(built("abc"), "abc  \n", "the caller knows it");
+    let script = fs::read_to_string(path("tree/hack/image.sh")).unwrap();
+    fs::write(path("tree/hack/image.sh"), script + "\n").unwrap();
+    assert_eq!(built(""), format!("{} dirty 2026-01-02T01:04:05Z\n", head.trim()));
+
+    let all = instructions();
+    for name in ["CCM_GIT_COMMIT", "CCM_GIT_TREE_STATE", "CCM_BUILD_DATE"] {
+        assert!(all.iter().any(|i| i.name == "ARG" && i.rest == name), "the container build has no git: {name}");
+    }
 }
 
 #[test]
