@@ -145,7 +145,7 @@ fn a_cloud_config_is_checked_with_the_line_of_each_mistake() {
     let ended = lint("# the cloud\ninstances:\n- name: a\n- name: b\n  shutdwon: true\n");
     assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
     let expected = format!(
-        "{shown}:5: error:   instances[1].shutdwon: unknown key; did you mean \"shutdown\"?\n\n1 finding (1 error) in 0 Services and 1 file.\n"
+        "{shown}:5: error:   instances[1].shutdwon: unknown key; did you mean \"shutdown\"? [fake/instances.shutdwon]\n\n1 finding (1 error) in 0 Services and 1 file.\n"
     );
     assert_eq!(ended.stdout, expected);
     let ended = lint("instances: [\n");
@@ -228,10 +228,12 @@ mod real_apiserver {
         assert_eq!(
             ended.stdout,
             "service default/classy: info:    spec.loadBalancerClass \"a.example/b\": left to the controller of this class; this \
-             program does nothing for it\n\
-             service default/inner:  warning: service.kubernetes.io/load-balancer-x \"\": no effect: the type is ClusterIP, not LoadBalancer\n\
+             program does nothing for it [core/spec.loadBalancerClass]\n\
+             service default/inner:  warning: service.kubernetes.io/load-balancer-x \"\": no effect: the type is ClusterIP, not LoadBalancer \
+             [core/service.kubernetes.io/load-balancer-x]\n\
              service default/web:    warning: service.beta.kubernetes.io/load-balancer-source-rangez \"10.0.0.0/8\": unknown key, no \
-             effect; did you mean \"service.beta.kubernetes.io/load-balancer-source-ranges\"?\n\n\
+             effect; did you mean \"service.beta.kubernetes.io/load-balancer-source-ranges\"? \
+             [aws/service.beta.kubernetes.io/load-balancer-source-rangez]\n\n\
              3 findings (2 warnings, 1 info) in 5 Services.\n"
         );
         let entries = bed.audit().read().unwrap();

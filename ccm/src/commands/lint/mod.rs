@@ -39,7 +39,7 @@ const SUPPRESS: Flag = Flag::new(
     "suppress",
     Kind::List,
     "",
-    "Codes of findings to leave out, as -o json shows them: RULES/KEY, such as core/spec.loadBalancerIP. A * at the end stands for any text.",
+    "Codes of findings to leave out, which stand in brackets at the end of each: RULES/KEY, such as core/spec.loadBalancerIP. A * at the end stands for any text.",
 );
 
 pub(super) const COMMAND: Command = Command {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::check::{Found, Looked};
 use super::source::Unread;
-use crate::commands::output::{Format, Output, counted};
+use crate::commands::output::{Color, Format, Output, counted};
 
 #[derive(Debug, Default)]
 pub(super) struct Report {
@@ -84,10 +84,11 @@ fn sarif(report: &Report) -> Value {
 }
 
 impl Found {
-    /// Names the rule: stable, so that it can be suppressed. `core/spec.loadBalancerIP`, `aws/file` for a whole file.
+    /// Names the rule: stable, so that it can be suppressed. `core/spec.loadBalancerIP`, `aws/file` for a whole file, and
+    /// `core/spec.ports.name` for each port.
     pub(super) fn code(&self) -> String {
         let key = if self.finding.key.is_empty() { "file" } else { &self.finding.key };
-        format!("{}/{key}", self.rules)
+        format!("{}/{}", self.rules, without_indexes(key))
     }
 
     /// `web.yaml:7`, or `service default/web` in the cluster.
@@ -108,12 +109,28 @@ impl Found {
     }
 }
 
+/// `spec.ports.name` of `spec.ports[1].name`
+fn without_indexes(key: &str) -> String {
+    let mut parts = key.split('[');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(']').filter(|(index, _)| index.parse::<usize>().is_ok()) {
+            Some((_, rest)) => text.push_str(rest),
+            None => {
+                text.push('[');
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}
+
 /// One line without terminal control characters: names in a file are untrusted input.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// `path:line: severity: message`, in columns.
+/// `path:line: severity: message [code]`, in columns.
 fn text(report: &Report, output: Output) -> String {
     let found: Vec<(String, &Found)> =
         report.looked.found.iter().map(|f| (format!("{}:", plain(&f.place())), f)).collect();
@@ -122,7 +139,9 @@ fn text(report: &Report, output: Output) -> String {
     for (place, found) in found {
         let severity = found.finding.severity;
         let pad = " ".repeat("warning".len() - severity.as_str().len());
-        let _ = writeln!(text, "{place:width$} {}:{pad} {}", output.severity(severity), plain(&found.sentence()));
+        let (sentence, code) = (plain(&found.sentence()), plain(&found.code()));
+        let code = output.paint(Color::Dim, &format!("[{code}]"));
+        let _ = writeln!(text, "{place:width$} {}:{pad} {sentence} {code}", output.severity(severity));
     }
     for unread in &report.unread {
         let (name, error) = (plain(&unread.name), plain(&unread.error));
@@ -270,13 +289,26 @@ mod tests {
     fn people_get_columns_and_a_summary() {
         assert_eq!(
             render(&report(), Output::plain(Format::Text)),
-            "./a.yaml:7:  warning: service web: example.com/a:b,c \"50%,\\nmore: x\": no effect; 100%\n\
-             b.yaml:12:   error:   cannot be read: x\n\
-             service d/w: info:    spec.x: left\n\
+            "./a.yaml:7:  warning: service web: example.com/a:b,c \"50%,\\nmore: x\": no effect; 100% [core/example.com/a:b,c]\n\
+             b.yaml:12:   error:   cannot be read: x [core/file]\n\
+             service d/w: info:    spec.x: left [core/spec.x]\n\
              c.yaml: error: No such file\n\n\
              3 findings (1 error, 1 warning, 1 info) in 1 Service and 2 files; 3 other objects left out; 1 could not be read.\n"
         );
         assert_eq!(render(&Report::default(), Output::plain(Format::Text)), "No findings in 0 Services.\n");
+    }
+
+    #[test]
+    fn the_code_of_a_finding_does_not_depend_on_its_place_in_a_list() {
+        let mut found = report().looked.found.remove(0);
+        let mut code = |key: &str| {
+            found.finding.key = key.into();
+            found.code()
+        };
+        assert_eq!(code("spec.ports[1].name"), "core/spec.ports.name");
+        assert_eq!(code("spec.loadBalancerSourceRanges[12]"), "core/spec.loadBalancerSourceRanges");
+        assert_eq!(code("metadata.labels[\"a/b[0]\"]"), "core/metadata.labels[\"a/b\"]");
+        assert_eq!(code("x[y].z[]"), "core/x[y].z[]");
     }
 
     #[test]
@@ -295,7 +327,7 @@ mod tests {
         assert_eq!(
             text.lines().collect::<Vec<_>>(),
             [
-                "a\\nb.yaml:1: warning: service web\\n::error::no\\u{1b}[2J: x\\ry: wrong",
+                "a\\nb.yaml:1: warning: service web\\n::error::no\\u{1b}[2J: x\\ry: wrong [core/x\\ry]",
                 "c\\n::set-env: error: no\\nsuch",
                 "",
                 "1 finding (1 warning) in 0 Services; 1 could not be read.",
