@@ -131,14 +131,12 @@ service default/web
   waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet
   waiting address: the status shows none yet
   done    service-lb-controller: switched on; it makes and removes its balancer
-  broken  lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name
-          → start the controller manager, or give the --leader-elect-resource-name and -namespace that it has
+  broken  lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name → start the controller manager, or give the --leader-elect-resource-name and -namespace that it has
   waiting the next leader's write: update Service default/web: finalizer = service.kubernetes.io/load-balancer-cleanup \
 (because the load balancer must be deleted before the Service)
   waiting the next leader's write: create LoadBalancer BALANCER: ingress = 203.0.113.1 or the next free address \
 (because the Service wants a load balancer)
-  broken  hosts: the cluster has no node, so that the balancer has no hosts
-          → add nodes; they become hosts automatically
+  broken  hosts: the cluster has no node, so that the balancer has no hosts → add nodes; they become hosts automatically
   waiting load balancer BALANCER: not made yet
 broken: lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name → \
 start the controller manager, or give the --leader-elect-resource-name and -namespace that it has (and 1 more above)

@@ -211,10 +211,8 @@ fn text(story: &Story, output: Output) -> String {
             text.push_str(&item);
             continue;
         }
-        let _ = writeln!(text, "  {} {text_of}", output.paint(color, &format!("{word:7}")));
-        if let Some(hint) = &fact.hint {
-            let _ = writeln!(text, "          → {}", flat(hint));
-        }
+        let hint = fact.hint.as_ref().map_or_else(String::new, |hint| format!(" → {}", flat(hint)));
+        let _ = writeln!(text, "  {} {text_of}{hint}", output.paint(color, &format!("{word:7}")));
     }
     for unseen in &story.unseen {
         let _ = writeln!(text, "  {} {}", output.paint(Color::Dim, "unseen "), flat(unseen));

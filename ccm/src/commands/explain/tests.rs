@@ -173,8 +173,7 @@ fn a_service_of_another_class_is_its_controllers() {
         "\
 service default/web
   done    Service: type LoadBalancer, made 5m ago
-  waiting the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone
-          → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
+  waiting the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
 waiting for the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
 "
     );
@@ -260,7 +259,7 @@ fn a_node_lists_each_of_its_taints() {
     let text = text(&story);
     for line in [
         "  done    initialization: done: the node has no taint that says otherwise\n",
-        "  broken  taint: node.cloudprovider.kubernetes.io/shutdown: the cloud said that the instance is stopped\n",
+        "  broken  taint: node.cloudprovider.kubernetes.io/shutdown: the cloud said that the instance is stopped → ",
         "  done    taint: example.com/own:NoSchedule: x-taints adds and removes it\n",
         "  done    other taints: example.com/x: not from this program\n",
     ] {
