@@ -164,6 +164,11 @@ impl Output {
         self.width.map_or_else(|| text.to_owned(), |width| help::wrap(text, 0, width))
     }
 
+    /// Whether findings are grouped and have symbols, as for a terminal.
+    pub(crate) fn has_groups(self) -> bool {
+        self.width.is_some()
+    }
+
     /// A document for programs in the format of the user.
     pub(crate) fn document(self, kind: &str, body: Value) -> String {
         let document = document(kind, body);

@@ -319,7 +319,12 @@ fn text(checks: &[Check], hidden: usize, output: Output) -> String {
     let mut group = "";
     let mut printed = BTreeSet::new();
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or_default();
-    for check in checks {
+    let mut ordered: Vec<&Check> = checks.iter().collect();
+    if output.has_groups() {
+        // Each group once, at the place of its first finding, which is its worst.
+        ordered.sort_by_key(|check| checks.iter().position(|first| first.check == check.check));
+    }
+    for check in ordered {
         let mark = match check.severity {
             Severity::Error => Mark::Bad,
             Severity::Warning => Mark::Warning,

@@ -56,3 +56,21 @@ fn service(name: &str, finalizers: &[&str], spec: Value, ip: Option<&str>) -> Ar
     Arc::new(of(json!({"metadata": {"namespace": "default", "name": name, "finalizers": finalizers}, "spec": spec,
         "status": {"loadBalancer": {"ingress": ingress}}})))
 }
+
+#[test]
+fn a_terminal_shows_each_group_once_and_that_with_the_worst_finding_first() {
+    let checks = sorted(vec![
+        Check::warning("rbac", "", "an event", "grant it"),
+        Check::error("rbac", "", "a node", "grant it"),
+        Check::warning("leader", "", "none", "start one"),
+        Check::good("nodes", "", "fine"),
+    ]);
+    let shown = text(&checks, 0, Output::terminal(80));
+    let heads: Vec<&str> = shown.lines().filter(|line| line.chars().all(|c| c.is_ascii_lowercase())).collect();
+    assert_eq!(heads, ["rbac", "leader", "nodes", ""], "{shown}");
+    let severities: Vec<String> = text(&checks, 0, Output::plain(Format::Text))
+        .lines()
+        .map_while(|line| line.split("  ").next().filter(|word| !word.is_empty()).map(str::to_owned))
+        .collect();
+    assert_eq!(severities, ["error", "warning", "warning", "info"], "a pipe: errors first");
+}
