@@ -178,13 +178,31 @@ mod long_lane {
 
     use super::*;
 
+    /// The values of Chromium's setting.
+    const DARK: &str = "0";
+    const LIGHT: &str = "1";
+
+    /// Measures the page and its filter, in milliseconds, and its colors. The policy of the page would refuse it.
+    const PROBE: &str = r#"<script>
+        document.body.getBoundingClientRect();
+        const loaded = performance.now();
+        document.getElementById("filter").value = "NODE-4999";
+        document.getElementById("filter").dispatchEvent(new Event("input"));
+        document.body.getBoundingClientRect();
+        const filtered = performance.now() - loaded;
+        const rows = document.querySelectorAll("tbody tr").length;
+        const { color, backgroundColor } = getComputedStyle(document.body);
+        document.title = JSON.stringify({ loaded, filtered, rows, color, backgroundColor });
+    </script></body>"#;
+
     /// The document that Chromium makes of a page, and its messages; `None` without Chromium.
-    fn document(html: &str) -> Option<(String, String)> {
+    fn document(html: &str, scheme: &str) -> Option<(String, String)> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page.html");
         std::fs::write(&file, html).unwrap();
         let mut chromium = Command::new("chromium");
         chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]);
+        chromium.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
         chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display())).arg("--dump-dom");
         match chromium.arg(format!("file://{}", file.display())).output() {
             Ok(output) => {
@@ -204,7 +222,7 @@ mod long_lane {
     fn hostile_names_are_text_and_5000_nodes_are_shown_in_parts_in_a_browser() {
         let names = std::iter::once(HOSTILE.to_owned()).chain((1..5000).map(|number| format!("node-{number}")));
         let nodes: Vec<_> = names.map(|name| Arc::new(node(&name))).collect();
-        let Some((document, log)) = document(&live::page(&state(), &nodes, &[]).html()) else { return };
+        let Some((document, log)) = document(&live::page(&state(), &nodes, &[]).html(), LIGHT) else { return };
         assert!(!log.contains("Content Security Policy"), "{log}");
         let (_, tables) = document.split_once("<main id=\"tables\">").unwrap();
         let (tables, rest) = tables.split_once("</main>").unwrap();
@@ -219,8 +237,28 @@ mod long_lane {
 
         let policy = policy();
         let other = live::page(&state(), &[], &[]).html().replace(&policy, &policy.replace("sha256-", "sha256-x"));
-        let (document, log) = self::document(&other).unwrap();
+        let (document, log) = self::document(&other, LIGHT).unwrap();
         assert!(document.contains("<main id=\"tables\"></main>"), "another script runs: {document}");
         assert!(log.contains("Content Security Policy"), "{log}");
+    }
+
+    #[test]
+    fn five_thousand_nodes_are_shown_and_filtered_at_once_and_the_dark_page_is_dark_in_a_browser() {
+        let nodes: Vec<_> = (0..5000).map(|number| Arc::new(node(&format!("node-{number}")))).collect();
+        let html = live::page(&state(), &nodes, &[]).html().replace(&policy(), "").replace("</body>", PROBE);
+        for (scheme, text, back) in
+            [(LIGHT, "rgb(27, 31, 36)", "rgb(255, 255, 255)"), (DARK, "rgb(230, 237, 243)", "rgb(13, 17, 23)")]
+        {
+            let Some((document, log)) = document(&html, scheme) else { return };
+            let (_, title) = document.split_once("<title>").unwrap();
+            let measured = title.split_once("</title>").unwrap().0;
+            let measured: Value = serde_json::from_str(measured).unwrap_or_else(|_| panic!("{measured}: {log}"));
+            assert_eq!((&measured["color"], &measured["backgroundColor"]), (&json!(text), &json!(back)));
+            // The node, its route, and the rows of the tables about the program that name it: none.
+            assert_eq!(measured["rows"], 2, "{measured}");
+            // Far above what a slow machine takes, and far below what thousands of rows in the document take.
+            assert!(measured["loaded"].as_f64().unwrap() < 5000.0, "{measured}");
+            assert!(measured["filtered"].as_f64().unwrap() < 500.0, "{measured}");
+        }
     }
 }
