@@ -52,6 +52,8 @@ the plan. It holds no Secrets, credentials, certificates, environment, cloud con
 only those that plans read. What still looks like a secret is replaced by [redacted], and counted. Names, addresses and IDs
 of cloud objects are in it: read it before you hand it on.
 
+-o is the form of the summary that is printed if the snapshot goes to a file; the snapshot itself is JSON.
+
 Exit codes: 0 written, 1 not written, 255 no provider.
 
   ccm snapshot -f ccm.json --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
@@ -78,6 +80,17 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if paths.iter().all(|path| file::is_stdout(path)) && paths.len() > 1 {
             return Err(Failure::error("--file and --html are both stdout; name a file for one of them"));
         }
+        let html_is_stdout = html.as_deref().is_some_and(file::is_stdout);
+        match call.output.format {
+            Format::Yaml if has_stdout && !html_is_stdout => {
+                return Err(not_written("yaml", "the snapshot on stdout is JSON"));
+            }
+            Format::Yaml | Format::Json if html_is_stdout => {
+                let word = call.values.text(super::OUTPUT.name);
+                return Err(not_written(&word, "the page on stdout is HTML"));
+            }
+            _ => {}
+        }
         let document = take(&call).await?;
         if let Some(path) = &path {
             write(path, &file::text(&document)?)?;
@@ -100,6 +113,12 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         Ok(Verdict::Clean)
     }
     .boxed()
+}
+
+fn not_written(format: &str, instead: &str) -> Failure {
+    Failure::error(format!(
+        "--output={format}: {instead}, and -o is the form of the summary that is printed with it in a file; leave one of them out"
+    ))
 }
 
 fn write(path: &str, text: &str) -> Result<(), Failure> {

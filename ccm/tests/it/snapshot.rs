@@ -21,9 +21,11 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
-    let rows: [(&[&str], &str); 6] = [
+    let rows: [(&[&str], &str); 8] = [
         (&["node/x", "--cloud-provider=fake"], "\"node/x\": a snapshot is of everything; name the object in"),
         (&["-o", "xml", "--cloud-provider=fake"], "--output=xml: want text or json or yaml"),
+        (&["-o", "yaml", "--cloud-provider=fake"], "--output=yaml: the snapshot on stdout is JSON"),
+        (&["--html=-", "-o", "json", "--cloud-provider=fake"], "--output=json: the page on stdout is HTML"),
         (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
         (
             &["--file=-", "--html=-", "--cloud-provider=fake"],
