@@ -16,7 +16,7 @@ use super::migrate_check::Granted;
 use super::previewed::Previewed;
 use super::progress::Progress;
 use super::world::{World, list};
-use super::{Call, Command, SECTION, explain, migrate_check};
+use super::{Call, Command, SECTION, explain, kubeconfig, migrate_check};
 use crate::exit::{Exit, Failure, Verdict};
 use crate::options::Options;
 use crate::providers::Configuration;
@@ -40,6 +40,7 @@ Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no such pr
   ccm check --pre …               before the installation
   kubectl ccm check               with the flags of the installation",
     flags: &[PRE, migrate_check::ACCOUNT, migrate_check::RBAC, migrate_check::SUPPRESS],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[],
     like_running: true,
     run,

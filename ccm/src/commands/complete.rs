@@ -19,6 +19,7 @@ pub(super) const COMMAND: Command = Command {
     about: "Prints the objects whose names begin like this.",
     details: "The scripts of `completion` call it.",
     flags: &[],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[],
     like_running: false,
     run,

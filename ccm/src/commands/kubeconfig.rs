@@ -27,21 +27,27 @@ pub(super) const REACH: [&str; 5] = ["kubeconfig", CONTEXT, USER, GROUP, TIMEOUT
 
 /// The flags of kubectl that every command has.
 #[rustfmt::skip]
-pub(super) const FLAGS: [Flag; 6] = [
+pub(super) const FLAGS: [Flag; 5] = [
     Flag::new(SECTION, CONTEXT, Kind::Text, "", "The context of the kubeconfig. By default its current context."),
     Flag::new(SECTION, USER, Kind::Text, "", "The user to impersonate, such as system:serviceaccount:NAMESPACE:NAME."),
     Flag::new(SECTION, GROUP, Kind::Repeated, "", "A group to impersonate, with --as. May be repeated."),
     Flag::new(SECTION, TIMEOUT, Kind::Text, "0", "How long to wait for each answer of the API server, such as 5s or 1m. 0 means 30s."),
-    Flag::new(SECTION, NAMESPACE, Kind::Text, "", "The namespace of Services without one. By default that of the context.").short('n'),
     Flag::new(SECTION, ALL_NAMESPACES, Kind::Bool, "false", "All namespaces, which is the default of commands that need no object.").short('A'),
 ];
+
+/// `-n` of a command that refuses it.
+pub(super) const NO_NAMESPACE: Flag = Flag { hidden: true, ..namespace_flag("Refused.") };
+
+pub(super) const fn namespace_flag(help: &'static str) -> Flag {
+    Flag::new(SECTION, NAMESPACE, Kind::Text, "", help).short('n')
+}
 
 /// The options with the kubeconfig and the access flags of the user. Without `--kubeconfig` and `--master`: `$KUBECONFIG`,
 /// else `~/.kube/config`. If there is neither, a command in a pod uses its service account.
 ///
 /// # Errors
 ///
-/// `KUBECONFIG` names no file that exists; flags contradict each other.
+/// `KUBECONFIG` names no file that exists; there is no way to an API server; flags contradict each other.
 pub(super) fn or_of_user(mut options: Options, values: &FlagValues) -> Result<Options, Failure> {
     let (path, access) = of_user(values).map_err(Failure::error)?;
     (options.kubeconfig, options.access) = (path, access);
@@ -50,6 +56,12 @@ pub(super) fn or_of_user(mut options: Options, values: &FlagValues) -> Result<Op
             "--context={}: there is no kubeconfig; set --kubeconfig or KUBECONFIG",
             options.access.context
         )));
+    }
+    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    if options.kubeconfig.is_empty() && options.master.is_empty() && !in_pod {
+        return Err(Failure::error(
+            "which cluster? KUBECONFIG is not set, and there is no ~/.kube/config; give --kubeconfig or --master",
+        ));
     }
     Ok(options)
 }

@@ -46,6 +46,8 @@ pub(crate) struct Command {
     details: &'static str,
     /// Its own flags, in addition to those of the program and [`OUTPUT`].
     flags: &'static [Flag],
+    /// Its flag `-n`.
+    namespace: &'static Flag,
     /// The values of `-o` besides `text`, `json` and `yaml`.
     formats: &'static [Format],
     /// Whether `kubectl ccm` takes the flags of the program that runs in the cluster.
@@ -109,6 +111,12 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn options(&self) -> Result<Options, Failure> {
+        if self.values.text("cloud-provider").is_empty() {
+            let names = self.registry.names().collect::<Vec<_>>().join(", ");
+            return Err(Failure::error(format!(
+                "--cloud-provider=NAME is missing ({names}); `kubectl ccm` takes it from the program in the cluster"
+            )));
+        }
         Options::new(&self.values, &self.program)
     }
 
@@ -210,7 +218,7 @@ impl Command {
     /// Its own flags, and those of every command.
     fn own_flags(&self) -> impl Iterator<Item = &'static Flag> {
         let in_cluster = self.like_running.then_some(&IN_CLUSTER);
-        self.flags.iter().chain(&kubeconfig::FLAGS).chain(in_cluster).chain([&COLOR, &OUTPUT])
+        self.flags.iter().chain(&kubeconfig::FLAGS).chain([self.namespace]).chain(in_cluster).chain([&COLOR, &OUTPUT])
     }
 
     fn all_flags(&self, program: &Program) -> Vec<Flag> {
@@ -245,6 +253,10 @@ impl Command {
         if values.bool("help") {
             return Ok(Asked::Print(self.help(program, parse::width(std::io::stdout()))));
         }
+        if let Some(namespace) = kubeconfig::namespace_asked(&values).filter(|_| self.namespace.hidden) {
+            let text = format!("--namespace={namespace}: {} is not about one namespace; leave it out", self.name);
+            return Err(failed(text));
+        }
         let format = Format::parse(&values.text(OUTPUT.name), self.formats).map_err(failed)?;
         let output = Output::new(format, &values.text(COLOR.name)).map_err(failed)?;
         Ok(Asked::Run(self, values, words, output))
@@ -252,7 +264,7 @@ impl Command {
 
     fn help(&self, program: &Program, width: Option<usize>) -> String {
         let wrap = |text: &str| help::wrap(text, 0, width.unwrap_or_default());
-        let mut flags: Vec<&Flag> = self.own_flags().collect();
+        let mut flags: Vec<&Flag> = self.own_flags().filter(|flag| !flag.hidden).collect();
         flags.sort_by_key(|flag| flag.name);
         format!(
             "{}\n\nUsage:\n  {} {}\n\n{}\n\nValues of -o: {}\n\n{SECTION}:\n\n{}\nAll flags of `{} --help` too: those of the DaemonSet can be pasted as they are.\n",

@@ -52,6 +52,7 @@ Exit codes: 0 there is none (or all are deleted), 2 there are some, 1 something 
   ccm orphans --delete …
   ccm orphans --cluster-is-gone --cloud-provider=aws --cloud-config=cloud.conf      after the cluster was deleted",
     flags: &[DELETE, YES, GONE],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[Format::Name, Format::Wide],
     like_running: true,
     run,
@@ -65,12 +66,6 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let (delete, ask) = (call.values.bool(DELETE.name), !call.values.bool(YES.name));
         if !ask && !delete {
             return Err(Failure::error("--yes is about --delete, which is not given"));
-        }
-        if let Some(namespace) = kubeconfig::namespace_asked(&call.values) {
-            return Err(Failure::error(format!(
-                "--namespace={namespace}: orphans looks for the leftovers of the whole cluster, and --delete deletes all of them; \
-                 leave it out"
-            )));
         }
         let hunt = Hunt::begin(&call).await?;
         let orphans = hunt.find().await?;

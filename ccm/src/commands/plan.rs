@@ -25,10 +25,15 @@ Exit codes: 0 nothing would be written, 2 something would be, 1 something could 
   ccm plan service/default/web -o json …
   ccm plan --from-snapshot ccm.json",
     flags: &[FROM_SNAPSHOT],
+    namespace: &NAMESPACE,
     formats: &[Format::Name],
     like_running: true,
     run,
 };
+
+const NAMESPACE: Flag = kubeconfig::namespace_flag(
+    "The namespace of a Service without one, by default that of the context. Without an argument: only the Services of this namespace.",
+);
 
 const FROM_SNAPSHOT: Flag = Flag::new(
     SECTION,

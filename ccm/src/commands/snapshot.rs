@@ -18,7 +18,7 @@ use super::output::{self, Format, counted};
 use super::previewed::{self, Previewed, concerns};
 use super::progress::Progress;
 use super::world::{Objects, World};
-use super::{Call, Command, SECTION};
+use super::{Call, Command, SECTION, kubeconfig};
 use crate::exit::{Failure, Verdict};
 use crate::options::Options;
 use crate::snapshot::record::{Record, Recorder};
@@ -60,6 +60,7 @@ Exit codes: 0 written, 1 not written, 255 no provider.
   ccm plan --from-snapshot ccm.json
   ccm snapshot --html ccm.html",
     flags: &[FILE, HTML],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[],
     like_running: true,
     run,

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::output::{self, Format};
-use super::{Call, Command};
+use super::{Call, Command, kubeconfig};
 use crate::exit::{Failure, Verdict};
 use crate::version;
 
@@ -13,10 +13,9 @@ pub(super) const COMMAND: Command = Command {
     name: "version",
     words: "",
     about: "Prints version, commit, date, providers, and tested versions of Kubernetes.",
-    details: "\
-  ccm version
-  ccm version -o json",
+    details: "  ccm version\n  ccm version -o json",
     flags: &[],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[],
     like_running: false,
     run,

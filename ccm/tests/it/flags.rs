@@ -68,6 +68,24 @@ fn help_is_also_a_command_and_takes_the_name_of_another() {
 }
 
 #[test]
+fn a_namespace_is_in_the_help_of_the_commands_that_use_it_and_the_others_refuse_it() {
+    for name in ["explain", "plan", "lint", "migrate-check"] {
+        assert!(run(&[name, "--help"]).stdout.contains("-n, --namespace string"), "{name}");
+    }
+    let of_pods = run(&["migrate-check", "--help"]).stdout;
+    assert!(
+        of_pods.contains("-n, --namespace string         The namespace in which pods are looked for."),
+        "{of_pods}"
+    );
+    for name in ["check", "snapshot", "orphans", "migrate-values", "version"] {
+        assert!(!run(&[name, "--help"]).stdout.contains("--namespace"), "{name}");
+        let refused = run(&[name, "-n", "shop", "--cloud-provider=fake", "--master=http://127.0.0.1:1"]);
+        assert_eq!((refused.code, &*refused.stdout), (Some(1), ""), "{name}");
+        refused.reports(&[&format!("--namespace=shop: {name} is not about one namespace; leave it out")]);
+    }
+}
+
+#[test]
 fn flags_may_stand_before_the_command_and_a_misspelt_command_names_the_right_one() {
     let behind = run(&["lint", "/nonexistent.yaml", "-o", "json", "--cloud-provider=fake"]);
     assert_eq!(behind.code, Some(1), "{}", behind.stderr);
@@ -150,6 +168,25 @@ fn without_any_configuration_the_error_names_the_flags() {
     let expected =
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
     assert!(ended.stderr.contains(expected) && ended.stderr.contains("--kubeconfig"), "{}", ended.stderr);
+    for command in ["plan", "check"] {
+        let ended = run(&[command, "--cloud-provider=fake"]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+        ended.reports(&["KUBECONFIG is not set, and there is no ~/.kube/config; give --kubeconfig or --master"]);
+        assert!(!ended.stderr.contains("KUBERNETES_MASTER"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_command_without_provider_names_the_providers_and_the_plugin() {
+    for words in [&["explain", "svc/web"][..], &["plan"], &["check"], &["snapshot"], &["orphans"], &["migrate-check"]] {
+        let ended = run(words);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+        ended.reports(&[
+            "--cloud-provider=NAME is missing (",
+            "fake",
+            "`kubectl ccm` takes it from the program in the cluster",
+        ]);
+    }
 }
 
 #[test]

@@ -17,10 +17,7 @@ fn flags_that_contradict_each_other_are_refused_with_the_fix() {
         ),
         (&["--cluster-is-gone", "--master=https://a"], "as long as there is an API server to ask, else --master"),
         (&["--cluster-is-gone", "--context=prod"], "--cluster-is-gone and --context=prod contradict each other"),
-        (
-            &["-n", "shop", "--delete", "--yes"],
-            "--namespace=shop: orphans looks for the leftovers of the whole cluster",
-        ),
+        (&["-n", "shop", "--delete", "--yes"], "--namespace=shop: orphans is not about one namespace; leave it out"),
         (&["--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("orphans", &["--cloud-provider=fake"], &rows);

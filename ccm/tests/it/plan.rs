@@ -8,7 +8,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["--no-such"], "Error: unknown flag: --no-such"),
         (&["-o", "xml", "--cloud-provider=fake"], "Error: --output=xml: want text or json or yaml or name"),
         (&["pod/x", "--cloud-provider=fake"], "want node/NAME, service/NAMESPACE/NAME or routes"),
-        (&[], "Error: --cloud-provider cannot be empty"),
+        (&[], "Error: --cloud-provider=NAME is missing ("),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: the kubeconfig /nonexistent: "),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];

@@ -31,7 +31,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
             &["--file=-", "--html=-", "--cloud-provider=fake"],
             "--file and --html are both stdout; name a file for one of",
         ),
-        (&[], "--cloud-provider cannot be empty"),
+        (&[], "--cloud-provider=NAME is missing ("),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("snapshot", &[], &rows);

@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 use super::previewed::Previewed;
 use super::progress::Progress;
 use super::world::World;
-use super::{Call, Command, SECTION, lint, target};
+use super::{Call, Command, SECTION, kubeconfig, lint, target};
 use crate::exit::{Failure, Verdict};
 use crate::options::Options;
 use leader::Leader;
@@ -61,6 +61,8 @@ const WATCH: Flag = Flag::new(
     "Look again every 5 seconds until the object is healthy, and print what has changed.",
 )
 .short('w');
+const NAMESPACE: Flag =
+    kubeconfig::namespace_flag("The namespace of a Service without one. By default that of the context.");
 /// The pause with `--watch`.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -82,6 +84,7 @@ What the leader itself says (queues, last failures, next try), through a tunnel 
   kubectl -n kube-system port-forward pod/cloud-controller-manager-abc 10258 &
   ccm explain service/default/web --leader=https://127.0.0.1:10258 --leader-insecure …",
     flags: &[LEADER, LEADER_CA, LEADER_INSECURE, WATCH],
+    namespace: &NAMESPACE,
     formats: &[],
     like_running: true,
     run,

@@ -26,6 +26,7 @@ use crate::options::{self, Options};
 use crate::providers::OPTIONAL;
 
 const CLUSTER: Flag = Flag::new(SECTION, "cluster", Kind::Bool, "false", "Look at the Services of the cluster too.");
+const NAMESPACE: Flag = kubeconfig::namespace_flag("With --cluster: only the Services of this namespace.");
 const FAIL_ON: Flag = Flag::new(
     SECTION,
     "fail-on",
@@ -61,6 +62,7 @@ Exit codes: 0 no finding at or above --fail-on, 2 at least one, 1 an input could
   ccm lint --cloud-provider=aws --cloud-config=cloud.conf
   ccm lint -o github .            in a workflow: findings show beside the lines of the change",
     flags: &[CLUSTER, FAIL_ON, SUPPRESS],
+    namespace: &NAMESPACE,
     formats: &[Format::Github, Format::Name, Format::Sarif],
     like_running: false,
     run,

@@ -68,6 +68,8 @@ pub(super) const SUPPRESS: Flag = Flag::new(
     "Codes of findings to leave out: the word behind the severity, such as host-network. A * at the end stands for any text.",
 );
 
+const NAMESPACE: Flag = kubeconfig::namespace_flag("The namespace in which pods are looked for. By default all.");
+
 pub(super) const COMMAND: Command = Command {
     name: "migrate-check",
     words: "",
@@ -82,6 +84,7 @@ Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no provide
   ccm migrate-check --account=system:serviceaccount:kube-system:aws-ccm -o json …
   kubectl kustomize manifests/overlays/aws | ccm migrate-check --rbac=- …",
     flags: &[ACCOUNT, RBAC, SUPPRESS],
+    namespace: &NAMESPACE,
     formats: &[],
     like_running: true,
     run,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use self::charts::{CHARTS, Chart, Take};
 use super::output::{Format, Output, flat, yaml};
-use super::{Call, Command, SECTION, lint};
+use super::{Call, Command, SECTION, kubeconfig, lint};
 use crate::exit::{Failure, Verdict};
 use crate::options::parse;
 
@@ -33,6 +33,7 @@ Exit codes: 0 every key is taken, 2 something is left to do, 1 an input could no
   helm get values NAME -n kube-system -o yaml | ccm migrate-values --from=openstack - > values.yaml
   helm install ccm manifests/charts/ccm -n kube-system -f values.yaml --set image.repository=… --set image.tag=…",
     flags: &[FROM],
+    namespace: &kubeconfig::NO_NAMESPACE,
     formats: &[],
     like_running: false,
     run,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 pub enum ConnectError {
     /// Neither flag is given and the process does not run in a pod.
     #[error(
-        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0}; commands also read $KUBECONFIG and ~/.kube/config)"
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0})"
     )]
     None(String),
     /// The kubeconfig is invalid.
