@@ -325,8 +325,8 @@ stage_tests-long() {
 	# Seeds of the day look for new faults. Their findings must not block an unrelated change, so CI leaves them out.
 	local filter=(long_lane --skip the_whole_matrix)
 	if [[ -n $within ]]; then
-		filter+=(--skip of_the_day --skip a_sample_of_the_matrix --skip in_a_browser)
-		echo 'NOT RUN in CI: the seeds of the day, samples of the matrix that take minutes, and the page in a browser; hack/test.sh tests-long runs them'
+		filter+=(--skip of_the_day --skip a_sample_of_the_matrix --skip in_a_browser --skip in_other_shells)
+		echo 'NOT RUN in CI: the seeds of the day, samples of the matrix that take minutes, the page in a browser, and completion in zsh and fish; hack/test.sh tests-long runs them'
 	fi
 	workspace test --lib --bins --tests --no-fail-fast -- "${filter[@]}"
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ccm_provider::duration;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
-use ccm_runtime::client::{Access, Call as Request, context_namespace};
+use ccm_runtime::client::{Access, Call as Request, context_names, context_namespace};
 use ccm_runtime::{Client, Metrics};
 
 use super::{Call, SECTION};
@@ -131,6 +131,11 @@ pub(super) fn namespace(values: &FlagValues) -> String {
         context_namespace(&path, &access)
     };
     namespace_asked(values).or_else(of_context).unwrap_or_else(|| "default".to_owned())
+}
+
+/// The names of the contexts.
+pub(super) fn contexts(values: &FlagValues) -> Vec<String> {
+    of_user(values).map(|(path, access)| context_names(&path, &access)).unwrap_or_default()
 }
 
 /// The files that exist; none outside of a machine of a user.

@@ -23,6 +23,7 @@ mod target;
 mod version;
 mod world;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 
@@ -55,7 +56,6 @@ pub(crate) struct Command {
     run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
 }
 
-/// All commands except `completion`, which needs neither a runtime nor a cluster.
 const COMMANDS: &[Command] = &[
     check::COMMAND,
     explain::COMMAND,
@@ -66,6 +66,7 @@ const COMMANDS: &[Command] = &[
     orphans::COMMAND,
     snapshot::COMMAND,
     version::COMMAND,
+    completion::COMMAND,
     complete::COMMAND,
 ];
 
@@ -134,18 +135,16 @@ pub(crate) enum Asked {
 
 /// The command in the arguments (which start with the program's name) and its arguments; `None` without a command.
 pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked, Failure>> {
-    let (own, after) = args.split_first()?;
-    let flags: Vec<Flag> = COMMANDS.iter().flat_map(|command| command.all_flags(program)).collect();
-    let at = parse::first_word(&flags, after)?;
+    let (_, after) = args.split_first()?;
+    let at = parse::first_word(&every_flag(program), after)?;
     let name = after.get(at)?.to_str()?;
-    let (mut rest, words) = (after.to_vec(), after.get(at..).unwrap_or_default());
+    let (mut rest, words) = (after.to_vec(), after.get(at + 1..).unwrap_or_default());
     rest.remove(at);
     match name {
-        completion::NAME => {
-            let words: Vec<OsString> = std::iter::once(own).chain(words).cloned().collect();
-            Some(completion::run(program, &words).map(Asked::Print))
+        HELP => {
+            Some(help_of(program, words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'))))
         }
-        HELP => Some(help_of(program, words.get(1).and_then(|word| word.to_str()))),
+        _ if name == complete::COMMAND.name => Some(complete::asked(program, words)),
         _ => match COMMANDS.iter().find(|command| command.name == name) {
             Some(command) => Some(command.parse(program, &rest)),
             None => similar(name).map(|command| {
@@ -158,9 +157,8 @@ pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked
 
 /// What `kubectl ccm` without a command does: it runs no controllers.
 pub(crate) fn without_command(program: &Program, args: &[OsString]) -> Result<Asked, Failure> {
-    let flags: Vec<Flag> = COMMANDS.iter().flat_map(|command| command.all_flags(program)).collect();
     let words = args.get(1..).unwrap_or_default();
-    let text = match parse::first_word(&flags, words).and_then(|at| words.get(at)) {
+    let text = match parse::first_word(&every_flag(program), words).and_then(|at| words.get(at)) {
         Some(word) => format!("unknown command {:?}", word.to_string_lossy()),
         None if words.iter().all(|word| ["--help", "-h"].iter().any(|help| word == help)) => {
             return Ok(Asked::Print(help::commands(program, parse::width(std::io::stdout()))));
@@ -172,22 +170,25 @@ pub(crate) fn without_command(program: &Program, args: &[OsString]) -> Result<As
 
 pub(crate) use complete::of_kubectl as completion_of_kubectl;
 
+/// The flags of the program and of all commands, each once.
+fn every_flag(program: &Program) -> Vec<Flag> {
+    let mut seen = BTreeSet::new();
+    let all = COMMANDS.iter().flat_map(|command| command.all_flags(program));
+    all.filter(|flag| seen.insert(flag.name)).collect()
+}
+
 fn similar(name: &str) -> Option<&'static str> {
     nearest(name, &summaries().map(|(name, _)| name).collect::<Vec<_>>())
 }
 
 /// `help`, `help plan`
 fn help_of(program: &Program, name: Option<&str>) -> Result<Asked, Failure> {
-    let Some(name) = name else {
+    let Some(name) = name.filter(|name| *name != HELP) else {
         let width = parse::width(std::io::stdout());
         let is_plugin = program.name.starts_with("kubectl ");
         let text = if is_plugin { help::commands(program, width) } else { help::text(program, width) };
         return Ok(Asked::Print(text));
     };
-    if name == completion::NAME {
-        let words = [program.name, name, "--help"].map(OsString::from);
-        return completion::run(program, &words).map(Asked::Print);
-    }
     let command = COMMANDS.iter().find(|command| command.name == name).ok_or_else(|| {
         let hint = similar(name).map_or_else(String::new, |command| format!(" (did you mean {command:?}?)"));
         Failure::error(format!("unknown command {name:?}{hint}; `{} --help` lists them", program.name))
@@ -206,7 +207,7 @@ pub(crate) fn summaries() -> impl Iterator<Item = (&'static str, &'static str)> 
     let sentence = |about: &'static str| about.split_inclusive(". ").next().unwrap_or_default().trim_end();
     let shown = COMMANDS.iter().filter(|command| !command.is_hidden());
     let own = shown.map(move |command| (command.name, sentence(command.about)));
-    own.chain([(completion::NAME, completion::ABOUT), (HELP, "Prints this text, or the help of a command.")])
+    own.chain([(HELP, "Prints this text, or the help of a command.")])
 }
 
 impl Command {

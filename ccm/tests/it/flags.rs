@@ -1,6 +1,5 @@
 //! Arguments and exit codes.
 
-use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -62,9 +61,25 @@ fn help_is_also_a_command_and_takes_the_name_of_another() {
     let plan = run(&["help", "plan"]);
     assert_eq!((plan.code, &*plan.stdout), (Some(0), &*run(&["plan", "--help"]).stdout));
     plan.prints(&["--context string", "--as string", "-A, --all-namespaces", "Values of -o: text, json, yaml, name"]);
+    for words in [["help", "--help"], ["help", "-h"], ["help", "help"]] {
+        let own = run(&words);
+        assert_eq!((own.code, &*own.stdout, &*own.stderr), (Some(0), &*all.stdout, ""), "{words:?}");
+    }
     let wrong = run(&["help", "plna"]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.stderr.contains("unknown command \"plna\" (did you mean \"plan\"?)"), "{}", wrong.stderr);
+}
+
+#[test]
+fn the_examples_in_the_help_of_a_command_are_indented() {
+    let all = run(&["help"]).stdout;
+    let (_, list) = all.split_once("Commands:\n").unwrap();
+    for name in list.lines().map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        let help = run(&["help", name]).stdout;
+        let (_, details) = help.split_once("Usage:\n").unwrap();
+        let flush = details.lines().find(|line| line.starts_with("ccm ") || line.starts_with("kubectl "));
+        assert_eq!(flush, None, "{name}");
+    }
 }
 
 #[test]
@@ -212,19 +227,6 @@ fn deprecated_flags_idle_gates_and_every_value_are_logged() {
 }
 
 #[test]
-fn a_script_for_a_shell_completes_the_flags() {
-    let ended = run(&["completion", "bash"]);
-    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
-    assert!(ended.stdout.contains("--leader-elect-renew-deadline"));
-    // The values, and the objects of the cluster.
-    assert!(ended.stdout.contains("text json yaml name wide") && ended.stdout.contains("ccm __complete"));
-    let ended = run(&["completion", "tcsh"]);
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("bash, zsh, fish, powershell"), "{}", ended.stderr);
-    assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(0));
-}
-
-#[test]
 fn a_reader_of_the_help_may_stop_reading() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -233,7 +235,7 @@ fn a_reader_of_the_help_may_stop_reading() {
 }
 
 /// The program under the name by which kubectl runs it.
-fn called(name: &str, words: &[&str]) -> Ended {
+pub(crate) fn called(name: &str, words: &[&str]) -> Ended {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(name);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ccm"), &program).unwrap();
@@ -249,29 +251,4 @@ fn the_plugin_without_a_command_runs_no_controllers() {
     let refused = called("kubectl-ccm", &["--cloud-provider=fake", "--kubeconfig=/nonexistent"]);
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     refused.reports(&["which command? The controllers run in the cluster, or as `ccm` with these flags"]);
-}
-
-#[test]
-fn kubectl_completes_the_commands_flags_and_values_of_the_plugin() {
-    let of = |words: &[&str]| called("kubectl_complete-ccm", words).stdout;
-    assert_eq!(of(&["ex"]), "explain\n:4\n");
-    assert!(of(&[""]).contains("\nplan\n"), "{}", of(&[""]));
-    assert_eq!(of(&["explain", "svc/web", "--leader-c"]), "--leader-ca\n:4\n");
-    assert_eq!(of(&["plan", "--cloud-provider-p"]), "--cloud-provider-platforms\n:4\n");
-    assert_eq!(of(&["plan", "-o", ""]), "json\nname\ntext\nyaml\n:4\n");
-    assert_eq!(of(&["plan", "--cloud-provider", "fa"]), "fake\n:4\n");
-    assert_eq!(of(&["plan", "--cloud-config", ""]), ":0\n", "names of files");
-    assert_eq!(of(&["explain", ""]), "node/\nservice/\n:6\n");
-}
-
-#[test]
-fn bash_completes_the_program_and_the_plugin() {
-    for name in ["ccm", "kubectl-ccm"] {
-        let script = called(name, &["completion", "bash"]).stdout;
-        let words = format!("COMP_WORDS=({name} pl) COMP_CWORD=1; _{name}_objects {name} pl {name}");
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        write!(file, "{script}\n{words}; echo \"${{COMPREPLY[@]}}\"").unwrap();
-        let completed = ended(Command::new("bash").arg(file.path()).output().unwrap());
-        assert_eq!((&*completed.stdout, &*completed.stderr), ("plan\n", ""), "{name}");
-    }
 }

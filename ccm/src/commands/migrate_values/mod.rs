@@ -39,6 +39,11 @@ Exit codes: 0 every key is taken, 2 something is left to do, 1 an input could no
     run,
 };
 
+/// The known charts, for completion.
+pub(super) fn charts() -> impl Iterator<Item = &'static str> {
+    CHARTS.iter().map(|chart| chart.name)
+}
+
 /// A key of the other chart, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
@@ -62,8 +67,8 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let from = call.values.text(FROM.name);
         let chart = CHARTS.iter().find(|chart| chart.name == from).ok_or_else(|| {
-            let names: Vec<&str> = CHARTS.iter().map(|chart| chart.name).collect();
-            Failure::error(format!("--from={from}: want the chart of the values, one of {}", names.join(", ")))
+            let names = charts().collect::<Vec<_>>().join(", ");
+            Failure::error(format!("--from={from}: want the chart of the values, one of {names}"))
         })?;
         if call.words.is_empty() {
             return Err(Failure::error("no values: name their files, or - for stdin"));

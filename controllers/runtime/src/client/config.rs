@@ -59,6 +59,12 @@ pub fn context_namespace(path: &str, access: &Access) -> Option<String> {
     access.context(&file)?.namespace.clone().filter(|namespace| !namespace.is_empty())
 }
 
+/// The names of the contexts; none if the kubeconfig cannot be read.
+pub fn context_names(path: &str, access: &Access) -> Vec<String> {
+    let file = access.read(path).unwrap_or_default();
+    file.contexts.into_iter().map(|context| context.name).collect()
+}
+
 /// Another server that accepts the same credentials as the API server: a replica of this program.
 #[derive(Debug, Clone)]
 pub struct RemoteServer {

@@ -35,7 +35,7 @@ pub use crate::limit::Rate;
 use crate::metrics::Metrics;
 use account::{Account, Token};
 pub use call::{Call, REQUEST_DEADLINE};
-pub use config::{Access, ConnectOptions, RemoteServer, Trust, context_namespace};
+pub use config::{Access, ConnectOptions, RemoteServer, Trust, context_names, context_namespace};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};
 use link::{Link, Session};
