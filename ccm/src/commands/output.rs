@@ -123,6 +123,11 @@ impl Output {
         Ok(Self { format, colors: colors && text, width: width.filter(|_| text) })
     }
 
+    /// Whether the text looks as with `--color=always` into a file: with colors and symbols, in lines of the same length.
+    pub(crate) fn looks_forced(self) -> bool {
+        self.colors && self.width.is_some_and(|width| width >= FIXED_WIDTH)
+    }
+
     /// Without colors, for tests.
     #[cfg(test)]
     pub(crate) fn plain(format: Format) -> Self {

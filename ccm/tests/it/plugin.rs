@@ -1,10 +1,12 @@
 //! The program called by kubectl, and `ccm check`, on a real API server.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::process::{Ended, ended};
+use crate::completion::on_terminal;
+use crate::process::{Ended, ended, refused};
 use crate::scene::{RBAC, Scene, bind, create, create_node, create_role, create_service, taint};
 
 impl Scene {
@@ -96,14 +98,15 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
     let mut log = scene.bed.audit();
 
     let without = ended(scene.plugin(&words).env("PATH", scene.path("")).output().unwrap());
-    without.reports(&["--in-cluster: kubectl exec: ", "is kubectl on the PATH?"]);
+    without.reports(&["--in-cluster: pod kube-system/ccm-a: kubectl exec: ", "is kubectl on the PATH?"]);
     // kubectl keeps a cache in the home.
     let with_kubectl = |command: &mut Command| {
         ended(command.env("PATH", kubectl.parent().unwrap()).env("HOME", scene.path("")).output().unwrap())
     };
     let refused = with_kubectl(scene.plugin(&words).env("KUBECONFIG", scene.path("shop.json")));
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
-    refused.reports(&["does not have a host assigned", "and that pod ccm-a runs"]);
+    refused.reports(&["does not have a host assigned", "for the reason above; see that pod ccm-a runs"]);
+    assert!(!refused.stderr.contains("pods/exec"), "{}", refused.stderr);
     let asked = log.read().unwrap();
     let asked: Vec<&str> = asked.iter().map(|entry| &*entry.request_uri).filter(|uri| uri.contains("/exec?")).collect();
     let command = [
@@ -132,6 +135,69 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
         "is forbidden",
         "it needs `create` on pods/exec (kubectl auth can-i create pods/exec -n kube-system)",
     ]);
+}
+
+/// In place of kubectl: runs the program with the arguments behind `--`, as in the pod, and ends as kubectl does.
+const KUBECTL: &str = r#"#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+shift 2
+CCM "$@" --cloud-config=CONFIG
+code=$?
+[ $code = 0 ] || echo "command terminated with exit code $code" >&2
+exit $code
+"#;
+
+#[tokio::test]
+async fn in_cluster_ends_as_the_command_in_the_pod_and_prints_what_it_prints() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    scene.run_pod("ccm-a", &["--cloud-provider=fake"]).await;
+    create_service(&scene.bed, "web", json!({})).await;
+    let script = KUBECTL.replace("CCM", env!("CARGO_BIN_EXE_ccm")).replace("CONFIG", &scene.text("cloud.yaml"));
+    std::fs::write(scene.path("kubectl"), script).unwrap();
+    std::fs::set_permissions(scene.path("kubectl"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", scene.text(""), std::env::var("PATH").unwrap());
+    let run = |words: &[&str]| {
+        let words = [words, &["--in-cluster"]].concat();
+        ended(scene.plugin(&words).env("PATH", &path).output().unwrap())
+    };
+
+    let explained = run(&["explain", "svc/web", "-o", "json"]);
+    assert_eq!((explained.code, &document(&explained)["object"]["name"]), (Some(2), &json!("web")));
+    assert_eq!(run(&["plan", "-n", "kube-system"]).code, Some(0));
+    let taken = run(&["snapshot", "--file=-"]);
+    assert_eq!((taken.code, &document(&taken)["kind"]), (Some(0), &json!("Snapshot")), "{}", taken.stderr);
+    let absent = run(&["explain", "svc/absent"]);
+    assert_eq!((absent.code, &*absent.stdout), (Some(1), ""));
+    absent.reports(&["service \"default/absent\" is not in the cluster\n", "pod kube-system/ccm-a: "]);
+    let unknown = run(&["plan", "--cloud-provider=nowhere"]);
+    assert_eq!((unknown.code, &*unknown.stdout), (Some(255), ""));
+    unknown.reports(&["unknown cloud provider \"nowhere\""]);
+    for failed in [absent, unknown] {
+        assert!(!failed.stderr.contains("pods/exec"), "{}", failed.stderr);
+    }
+
+    let words = format!("{} explain svc/web --in-cluster", scene.text("kubectl-ccm"));
+    let kubeconfig = scene.bed.kubeconfig();
+    let shown = on_terminal(&words, "", &[("PATH", Path::new(&path)), ("KUBECONFIG", &kubeconfig)]);
+    shown.prints(&["√", "\u{1b}[32m"]);
+}
+
+#[test]
+fn a_file_of_this_machine_is_not_asked_of_the_pod() {
+    let rows: [(&str, &[&str], &str); 6] = [
+        ("snapshot", &["--file=/tmp/x.json"], "--file=/tmp/x.json: leave out --file and redirect stdout"),
+        ("snapshot", &["--html", "x.html"], "--html=x.html: give --html=- and redirect stdout"),
+        ("check", &["--rbac=roles.yaml"], "--rbac=roles.yaml: leave out --in-cluster"),
+        ("migrate-check", &["--rbac=-"], "--rbac=-: leave out --in-cluster"),
+        ("plan", &["--from-snapshot=x.json"], "--from-snapshot=x.json: leave out --in-cluster"),
+        ("explain", &["svc/web", "--leader-ca=ca.pem"], "--leader-ca=ca.pem: leave out --in-cluster"),
+    ];
+    for (command, words, text) in rows {
+        let text = format!("--in-cluster runs the command in a pod, which has no file of this machine; {text}");
+        refused(command, &["--in-cluster", "--master=http://127.0.0.1:1"], &[(words, &text)]);
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //! `kubectl ccm explain svc/web` needs no other flag, or run in its pod.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::io::{self, Read as _, Write as _};
+use std::process::{Command, ExitStatus, Stdio};
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::flag::FlagValues;
@@ -14,12 +15,23 @@ use ccm_runtime::{Client, election};
 use super::objects::{ConfigMap, Container, Item, Pod};
 use super::running::{self, Component};
 use crate::commands::{Call, kubeconfig, page, target};
-use crate::exit::{Failure, Verdict};
+use crate::exit::{Exit, Failure, Verdict};
 use crate::flags::value;
 use crate::options::parse;
 use crate::providers;
 
 const CONFIG: &str = "cloud-config";
+/// The flags of commands that name a file of the user's machine, and what to do instead with `--in-cluster`.
+const LOCAL: [(&str, &str); 5] = [
+    ("file", "leave out --file and redirect stdout"),
+    ("html", "give --html=- and redirect stdout"),
+    ("rbac", ELSEWHERE),
+    ("from-snapshot", ELSEWHERE),
+    ("leader-ca", ELSEWHERE),
+];
+const ELSEWHERE: &str = "leave out --in-cluster";
+/// How many of kubectl's last bytes on stderr are kept.
+const KEPT: usize = 16 * 1024;
 /// The beginnings of names of namespaces that only administrators create, by convention.
 const RESERVED: [&str; 2] = ["kube-", "openshift-"];
 
@@ -182,6 +194,7 @@ async fn config(client: &Client, found: &Installed, path: &str) -> Result<CloudC
 
 /// Runs the command in the pod of the leader, with kubectl.
 pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Result<Verdict, Failure> {
+    stays_in_pod(&call.values)?;
     let client = kubeconfig::client(call).await?;
     let mut found = find(&client).await?;
     let holder = match found.first() {
@@ -199,18 +212,52 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
     flags(call, &installed)?;
     let args = kubectl(call, command, &installed);
     let (namespace, pod) = (&installed.pod.metadata.namespace, &installed.pod.metadata.name);
-    let ended = tokio::task::spawn_blocking(move || Command::new("kubectl").args(args).status()).await;
-    let fail = |reason: String| Failure::error(format!("--in-cluster: kubectl exec: {reason}"));
-    let status = ended.map_err(|error| fail(error.to_string()))?;
-    let status = status.map_err(|error| fail(format!("{error}; is kubectl on the PATH?")))?;
+    let ended = tokio::task::spawn_blocking(move || run_kubectl(args)).await;
+    let fail = |reason: String| Failure::error(format!("--in-cluster: pod {namespace}/{pod}: kubectl exec: {reason}"));
+    let ended = ended.map_err(|error| fail(error.to_string()))?;
+    let (status, said) = ended.map_err(|error| fail(format!("{error}; is kubectl on the PATH?")))?;
+    let failed = |fix: &str| fail(format!("ended with {status}, for the reason above{fix}"));
     match status.code() {
         Some(0) => Ok(Verdict::Clean),
         Some(2) => Ok(Verdict::Findings),
-        _ => Err(fail(format!(
-            "ended with {status}, for the reason above; it needs `create` on pods/exec (kubectl auth can-i create pods/exec \
-             -n {namespace}), and that pod {pod} runs"
+        // The exit code is that of the command in the pod.
+        Some(255) => Err(Failure { exit: Exit::Fatal, ..failed("") }),
+        // kubectl prints this if the command ran.
+        _ if said.contains("command terminated with exit code") => Err(failed("")),
+        _ if said.contains("is forbidden") => Err(failed(&format!(
+            "; it needs `create` on pods/exec (kubectl auth can-i create pods/exec -n {namespace})"
         ))),
+        _ => Err(failed(&format!("; see that pod {pod} runs"))),
     }
+}
+
+/// The pod has no file of the user's machine, and its own are not written.
+fn stays_in_pod(values: &FlagValues) -> Result<(), Failure> {
+    for (name, fix) in LOCAL {
+        let value = values.text(name);
+        let is_stdout = value == "-" && fix != ELSEWHERE;
+        if values.given(name) && !is_stdout {
+            return Err(Failure::error(format!(
+                "--in-cluster runs the command in a pod, which has no file of this machine; --{name}={value}: {fix}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The exit status of kubectl and the end of what it printed on stderr, which the user sees at once.
+fn run_kubectl(args: Vec<String>) -> io::Result<(ExitStatus, String)> {
+    let mut child = Command::new("kubectl").args(args).stderr(Stdio::piped()).spawn()?;
+    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    if let Some(mut stderr) = child.stderr.take() {
+        while let Ok(length @ 1..) = stderr.read(&mut buffer) {
+            let part = buffer.get(..length).unwrap_or_default();
+            drop(io::stderr().write_all(part));
+            said.extend_from_slice(part);
+            said.drain(..said.len().saturating_sub(KEPT));
+        }
+    }
+    Ok((child.wait()?, String::from_utf8_lossy(&said).into_owned()))
 }
 
 /// The holder of the lease of the installation; empty if there is none, or if it cannot be read.
@@ -250,6 +297,8 @@ fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
     all.extend(["--", program, command].map(str::to_owned));
     all.extend(words.iter().chain(args).cloned());
     all.extend(own.into_iter().map(flag));
+    // The command in the pod does not know that a terminal shows what it prints.
+    all.extend(call.output.looks_forced().then(|| "--color=always".to_owned()));
     all
 }
 
