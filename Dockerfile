@@ -12,16 +12,26 @@
 # CCM_GIT_COMMIT, CCM_GIT_TREE_STATE, CCM_BUILD_DATE
 #            what `ccm version` says of the build: --build-arg CCM_GIT_COMMIT="$(git rev-parse HEAD)"
 #
+# For arm64 and amd64 in one image: docker buildx build --platform linux/amd64,linux/arm64 …
+# It compiles on this machine's platform for the other one, not in an emulator, which is many times slower.
+#
 # hack/image.sh makes the same content in a folder and checks it, without a container engine.
 
 ARG RUST_VERSION=1.95.0
 ARG BASE=rust:${RUST_VERSION}-slim-bookworm
 
-FROM ${BASE} AS build
+FROM --platform=$BUILDPLATFORM ${BASE} AS build
 ARG FEATURES
 RUN : "${FEATURES:?name the providers of the image, for example: docker build --build-arg FEATURES=aws}"
+ARG TARGETARCH
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev make \
+ && case "$(dpkg --print-architecture):$TARGETARCH" in \
+    amd64:arm64) rustup target add aarch64-unknown-linux-gnu \
+      && apt-get install --yes --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;; \
+    arm64:amd64) rustup target add x86_64-unknown-linux-gnu \
+      && apt-get install --yes --no-install-recommends gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;; \
+    esac \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
@@ -32,7 +42,7 @@ ARG CCM_BUILD_DATE
 # Downloads and compiled dependencies stay between builds.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \
-    hack/image.sh build "$FEATURES" /out "$PROFILE"
+    hack/image.sh build "$FEATURES" /out "$PROFILE" "$TARGETARCH"
 
 FROM scratch
 COPY --from=build /out/ /
