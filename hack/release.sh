@@ -4,7 +4,7 @@
 #   hack/release.sh --dry-run VERSION [--features LIST] [--arch LIST] [--profile PROFILE] [--out FOLDER] [--key FILE]
 #                                     [--addresses FILE] [--without-pictures]
 #
-# VERSION     must be that of Cargo.toml, of the chart and of a section of CHANGELOG.md; the tree must have no changes
+# VERSION     must be that of Cargo.toml, README.md, the chart and a section of CHANGELOG.md; the tree must have no changes
 # --features  the providers, separated by commas (default fake,aws,azure,gce,openstack; `aws` needs 7 GB of memory). There is a
 #             program with all of them, and one for each
 # --arch      the architectures (default amd64,arm64). One that is not this machine's needs a target of rustc and a C compiler; the
@@ -34,8 +34,9 @@
 #   dashboard.svg, debug.png        the dashboard and the page /debug/ during an incident (cargo xtask dashboard)
 #   SHA256SUMS, SHA256SUMS.sig      checksums, and their signature with --key
 #
-# The images are those of one repository, IMAGES of the addresses: vVERSION and vVERSION-PROVIDER. Chart and manifests name the
-# digest of the index of all architectures; copy the image with that index (skopeo copy --all, for example), or it changes.
+# The images are those of one repository, IMAGES of the addresses: vVERSION and vVERSION-PROVIDER. They have no base image. Chart
+# and manifests name the digest of the index of all architectures; copy the image with that index (skopeo copy --all, for example),
+# or it changes.
 #
 # It needs git, jq, openssl, kubectl and GNU tar. Exit status: 0 made; 1 anything else. Not made here: kubectl-ccm for darwin, whose
 # linker needs the SDK of macOS, and publishing.
@@ -84,6 +85,7 @@ same() {
 	[[ $found == "$version" ]] || die "$1 has the version '$found', not $version; change one of them"
 }
 same Cargo.toml '^version = "\(.*\)"$'
+same README.md '^.*Version \([0-9.]*[0-9]\),.*'
 same manifests/charts/ccm/Chart.yaml '^version: \(.*\)$'
 same manifests/charts/ccm/Chart.yaml '^appVersion: v\(.*\)$'
 section=$(awk -v head="## $version" '/^## / { on = ($0 == head || index($0, head " ") == 1); next } on' CHANGELOG.md)

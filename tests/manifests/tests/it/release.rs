@@ -14,7 +14,8 @@ use crate::tools::{kubectl, not_run};
 const ADDRESSES: &str =
     "REPOSITORY=https://git.example.com/ccm\nSECURITY_CONTACT=security@example.com\nIMAGES=registry.example.com/ccm\n";
 /// What the script reads.
-const COPIED: [&str; 8] = [
+const COPIED: [&str; 9] = [
+    "README.md",
     "Cargo.toml",
     "Cargo.lock",
     "CHANGELOG.md",
@@ -83,7 +84,7 @@ impl Tree {
         }
         tree.git(&["init", "--quiet"]);
         tree.git(&["add", "."]);
-        tree.git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message=all"]);
+        tree.commit();
         Some(tree)
     }
 
@@ -96,6 +97,10 @@ impl Tree {
         assert!(status.success(), "git {arguments:?}");
     }
 
+    fn commit(&self) {
+        self.git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message=a"]);
+    }
+
     /// Puts a program on the PATH of the script.
     fn program(&self, name: &str, script: &str) {
         let path = self.path("bin").join(name);
@@ -103,10 +108,14 @@ impl Tree {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Makes a release with all addresses and without pictures.
+    /// Makes a release with all addresses and a new key, and without pictures.
     fn complete(&self) -> Result<PathBuf, String> {
         fs::write(self.path("addresses"), ADDRESSES).unwrap();
-        self.release(&["--without-pictures", "--addresses", self.path("addresses").to_str().unwrap()])
+        let folder = self.folder.path();
+        output(folder, "openssl", &["genpkey", "-algorithm", "ed25519", "-out", "key"]);
+        output(folder, "openssl", &["pkey", "-in", "key", "-pubout", "-out", "key.pub"]);
+        let [addresses, key] = ["addresses", "key"].map(|name| self.path(name).to_str().unwrap().to_owned());
+        self.release(&["--without-pictures", "--addresses", &addresses, "--key", &key])
     }
 
     /// Makes a release in the folder `out`; the error is what the script says.
@@ -147,9 +156,29 @@ fn changes_that_the_changelog_gives_to_no_version_stop_a_release() {
     let changelog = tree.path("tree/CHANGELOG.md");
     let text = fs::read_to_string(&changelog).unwrap();
     fs::write(&changelog, text.replacen("## 0.1.0", "## Unreleased\n\n- A change.\n\n## 0.1.0", 1)).unwrap();
-    tree.git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message=one"]);
+    tree.commit();
     let said = tree.release(&[]).unwrap_err();
     assert!(said.contains("CHANGELOG.md has lines under '## Unreleased': move them to '## 0.1.0'"), "{said}");
+}
+
+#[test]
+fn changes_that_are_not_committed_and_versions_that_differ_stop_a_release() {
+    let Some(tree) = Tree::new() else { return };
+    for (name, from, to) in [
+        ("README.md", "Version 0.1.0", "Version 0.2.0"),
+        ("manifests/charts/ccm/Chart.yaml", "\nversion: 0.1.0", "\nversion: 0.2.0"),
+    ] {
+        let path = tree.path("tree").join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let said = tree.release(&[]).unwrap_err();
+        assert!(said.contains("the tree has changes that are not committed") && said.contains(name), "{said}");
+        tree.commit();
+        let said = tree.release(&[]).unwrap_err();
+        assert!(said.contains(&format!("{name} has the version '0.2.0', not 0.1.0")), "{said}");
+        fs::write(&path, text).unwrap();
+        tree.commit();
+    }
 }
 
 #[test]
@@ -229,6 +258,8 @@ fn the_files_of_a_release_name_its_images_and_its_repository() {
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
 
     output(&out, "sha256sum", &["--check", "--strict", "SHA256SUMS"]);
+    let signed = "pkeyutl -verify -rawin -pubin -inkey ../key.pub -in SHA256SUMS -sigfile SHA256SUMS.sig";
+    output(&out, "openssl", &signed.split(' ').collect::<Vec<_>>());
     let (sums, provenance) = (read("SHA256SUMS"), read("provenance.json"));
     for (sum, name) in sums.lines().map(|line| line.split_once("  ").unwrap()) {
         assert!(name == "provenance.json" || provenance.contains(sum), "{name} is not in {provenance}");
