@@ -32,7 +32,10 @@ fn broken(root: &Path, pages: &[Page], from: &str, target: &str) -> Option<&'sta
     let (file, heading) = target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
     let path = match file {
         "" => from.to_owned(),
-        file => normal(&Path::new(from).parent().unwrap_or(Path::new("")).join(file))?,
+        file => match normal(&Path::new(from).parent().unwrap_or(Path::new("")).join(file)) {
+            Some(path) => path,
+            None => return Some("it leaves the repository"),
+        },
     };
     if !root.join(&path).exists() {
         return Some("there is no such file");
@@ -43,12 +46,12 @@ fn broken(root: &Path, pages: &[Page], from: &str, target: &str) -> Option<&'sta
     (!known).then_some("there is no such heading")
 }
 
-/// The path without `..`.
+/// The path without `..`; nothing if it leads out of the root.
 fn normal(path: &Path) -> Option<String> {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(normal.pop()),
+            Component::ParentDir => normal.pop().then_some(())?,
             Component::Normal(name) => normal.push(name),
             _ => {}
         }
@@ -81,10 +84,11 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let page = |path: &str, text: &str| Page { path: path.to_owned(), text: text.to_owned() };
         let text = "## `plan`, and more\n## Twice\n## Twice\n[a](#plan-and-more) [b](#twice-1) [c](#twice-2)\n\
-             [d](../Cargo.toml) [e](gone.md) [f](https://example.com/x) `[g](no)`\n";
+             [d](../Cargo.toml) [i](../../x.md) [e](gone.md) [f](https://example.com/x) `[g](no)`\n";
         let found = problems(root, &[page("src/x.md", text)]);
         // The page itself is only in memory.
         let of = |target: &str| found.iter().any(|problem| problem.contains(&format!(" {target}: ")));
+        assert!(found.iter().any(|problem| problem.ends_with("../../x.md: it leaves the repository")), "{found:?}");
         assert!(of("gone.md") && !of("../Cargo.toml") && !of("https://example.com/x") && !of("no"), "{found:?}");
         let known = slugs(&page("x.md", text));
         assert_eq!(known.into_iter().collect::<Vec<_>>(), ["plan-and-more", "twice", "twice-1"]);
