@@ -67,13 +67,13 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if !ask && !delete {
             return Err(Failure::error("--yes is about --delete, which is not given"));
         }
-        let hunt = Hunt::begin(&call).await?;
-        let orphans = hunt.find().await?;
+        let search = Search::begin(&call).await?;
+        let orphans = search.find().await?;
         if !delete {
             super::deliver(&list(&orphans, call.output))?;
             return Ok(if orphans.is_empty() { Verdict::Clean } else { Verdict::Findings });
         }
-        hunt.delete(orphans, ask, call.output).await
+        search.delete(orphans, ask, call.output).await
     }
     .boxed()
 }
@@ -83,14 +83,14 @@ type Deletion = (Orphan, Result<(), String>);
 /// The time limit for retries of a deletion after a temporary error, such as a dependency.
 const HELD: Duration = Duration::from_secs(180);
 
-struct Hunt {
+struct Search {
     world: World,
     inspect: Arc<dyn Inspect>,
     /// `--cluster-is-gone`: there are no claims.
     gone: bool,
 }
 
-impl Hunt {
+impl Search {
     async fn begin(call: &Call) -> Result<Self, Failure> {
         let gone = call.values.bool(GONE.name);
         for server in ["kubeconfig", "master", "context", "as"] {
@@ -148,51 +148,52 @@ impl Hunt {
         let document = output.format.is_document();
         // Printed if nothing is deleted.
         let listed = list(&orphans, output);
-        let (doomed, kept): (Vec<Orphan>, Vec<Orphan>) = orphans.into_iter().partition(|orphan| orphan.kept.is_none());
+        let (to_delete, kept): (Vec<Orphan>, Vec<Orphan>) =
+            orphans.into_iter().partition(|orphan| orphan.kept.is_none());
         match document {
-            true if ask => super::eprint(plan(&doomed, &kept, output).trim_end()),
+            true if ask => super::eprint(plan(&to_delete, &kept, output).trim_end()),
             true => {}
             false => {
-                super::deliver(&plan(&doomed, &kept, output))?;
+                super::deliver(&plan(&to_delete, &kept, output))?;
             }
         }
-        if doomed.is_empty() {
+        if to_delete.is_empty() {
             return end(&[], &kept, output);
         }
         self.is_the_cluster().await?;
-        let spared = if self.world.options.dry_run {
+        let why_not = if self.world.options.dry_run {
             Some("--dry-run: nothing is deleted.")
-        } else if ask && !confirmed(doomed.len())? {
+        } else if ask && !confirmed(to_delete.len())? {
             Some("Nothing is deleted.")
         } else {
             None
         };
-        if let Some(why) = spared {
+        if let Some(why) = why_not {
             if document {
                 super::deliver(&listed)?;
             }
             super::eprint(why);
             return Ok(Verdict::Findings);
         }
-        let done = self.delete_all(doomed, output).await?;
+        let done = self.delete_all(to_delete, output).await?;
         end(&done, &kept, output)
     }
 
     /// Deletes one by one and prints each at once: after an interruption the user must know which objects were deleted.
-    async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
+    async fn delete_all(&self, to_delete: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
         // The confirmation may have taken a long time.
         let again = self.find().await?;
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
         let mut done = Vec::new();
         let mut progress = Some(Progress::at("deleting"));
-        for orphan in doomed {
-            let result = match still_doomed(&orphan, &again) {
+        for orphan in to_delete {
+            let result = match still_orphan(&orphan, &again) {
                 Ok(()) => {
                     let progress = progress.get_or_insert_with(|| Progress::at("deleting"));
                     self.delete_one(&gate, &orphan, progress).await
                 }
-                Err(spared) => Err(spared),
+                Err(why_not) => Err(why_not),
             };
             let deletion = (orphan, result);
             if !output.format.is_document() {
@@ -267,7 +268,7 @@ impl Hunt {
 }
 
 /// Whether an orphan that was shown is still one after the second read; the error is the reason why not.
-fn still_doomed(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
+fn still_orphan(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
     match again.iter().find(|orphan| (&orphan.kind, &orphan.id) == (&shown.kind, &shown.id)) {
         None => Err("it is no longer an orphan: not deleted".to_owned()),
         Some(Orphan { kept: Some(why), .. }) => Err(format!("kept by now: {why}")),
@@ -376,9 +377,9 @@ fn wide(orphans: &[Orphan]) -> String {
     output::table(&rows)
 }
 
-fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
+fn plan(to_delete: &[Orphan], kept: &[Orphan], output: Output) -> String {
     let mut text = String::new();
-    for orphan in doomed {
+    for orphan in to_delete {
         let step = Step { id: flat(&orphan.step.id), ..orphan.step.clone() };
         let _ = writeln!(text, "{}", step_text(&step, output));
         for change in &orphan.step.changes {
@@ -391,7 +392,7 @@ fn plan(doomed: &[Orphan], kept: &[Orphan], output: Output) -> String {
         let line = flat(&format!("keep {} {}: {why}", orphan.kind, orphan.id));
         let _ = writeln!(text, "{}", output.paint(Color::Dim, &format!("  {line}")));
     }
-    if doomed.is_empty() {
+    if to_delete.is_empty() {
         text.push_str("Nothing to delete.\n");
     }
     text
@@ -438,10 +439,10 @@ mod tests {
             handle: Value::Null,
         };
         let shown = orphan("LoadBalancer", "a", None);
-        assert_eq!(still_doomed(&shown, &[orphan("LoadBalancer", "b", None), shown.clone()]), Ok(()));
+        assert_eq!(still_orphan(&shown, &[orphan("LoadBalancer", "b", None), shown.clone()]), Ok(()));
         let claimed = [orphan("LoadBalancer", "b", None), orphan("TargetGroup", "a", None)];
-        assert_eq!(still_doomed(&shown, &claimed), Err("it is no longer an orphan: not deleted".to_owned()));
+        assert_eq!(still_orphan(&shown, &claimed), Err("it is no longer an orphan: not deleted".to_owned()));
         let kept = [orphan("LoadBalancer", "a", Some("somebody uses it"))];
-        assert_eq!(still_doomed(&shown, &kept), Err("kept by now: somebody uses it".to_owned()));
+        assert_eq!(still_orphan(&shown, &kept), Err("kept by now: somebody uses it".to_owned()));
     }
 }

@@ -21,7 +21,7 @@ const FLAG_VALUE: &str = "flag-value";
 
 /// Sections of flags for serving, logging and connections: they differ between installations and do not affect the
 /// cluster or the cloud.
-const AROUND: [&str; 8] = [
+const SERVING_SECTIONS: [&str; 8] = [
     "Debugging flags",
     "Secure serving flags",
     "Webhook serving flags",
@@ -32,7 +32,7 @@ const AROUND: [&str; 8] = [
     "Command flags",
 ];
 /// Such flags in other sections. `dry-run` concerns only this check.
-const ALSO_AROUND: [&str; 7] = [
+const SERVING_FLAGS: [&str; 7] = [
     "dry-run",
     "external-cloud-volume-plugin",
     "kube-api-burst",
@@ -364,9 +364,10 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Che
 fn differs(flag: &Flag, theirs: &FlagValues, ours: &FlagValues) -> bool {
     // Reported by `election`.
     let reported = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];
-    let around = AROUND.contains(&flag.section) || ALSO_AROUND.contains(&flag.name) || reported.contains(&flag.name);
+    let serving =
+        SERVING_SECTIONS.contains(&flag.section) || SERVING_FLAGS.contains(&flag.name) || reported.contains(&flag.name);
     let given = theirs.given(flag.name) || ours.given(flag.name);
-    given && !around && theirs.list(flag.name) != ours.list(flag.name)
+    given && !serving && theirs.list(flag.name) != ours.list(flag.name)
 }
 
 fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) -> Check {
@@ -416,7 +417,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
             Check::warning("cloud-config", subject, text(": only one of them reads a file"), fix)
         }
         "use-service-account-credentials" => {
-            Check::warning(FLAG_VALUE, subject, text(": other accounts need the rights"), fix)
+            Check::warning(FLAG_VALUE, subject, text(": other accounts need the permissions"), fix)
         }
         "enable-leader-migration" | "leader-migration-config" => {
             Check::warning(LEADER_MIGRATION, subject, text(""), fix)

@@ -18,7 +18,7 @@ use ccm_provider::{
 };
 use serde_json::{Value, json};
 
-use crate::lent::{leading, lend};
+use crate::leader::{leading, lend};
 
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";

@@ -11,7 +11,7 @@ use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
-use crate::lent::watched;
+use crate::leader::watched;
 
 fn of_kind(name: &str, kind: &str, annotations: &[(&str, &str)]) -> Service {
     service(name, &[annotations, &[("type", kind)]].concat(), &[(80, 31080)], json!({}))

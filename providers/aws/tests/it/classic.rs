@@ -9,7 +9,7 @@ use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape_of};
-use crate::lent::watched;
+use crate::leader::watched;
 
 fn clb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
     service("web", annotations, ports, spec)
@@ -133,7 +133,8 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     cluster.take_events();
     bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
     let events = cluster.take_events();
-    let summary = |event: &&String| event.contains("the balancer stays internet-facing: AWS cannot change the scheme");
+    let summary =
+        |event: &&String| event.contains("the load balancer stays internet-facing: AWS cannot change the scheme");
     assert_eq!(events.iter().filter(summary).count(), 1, "{events:?}");
     let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
     assert_eq!((made.listeners.keys().collect::<Vec<_>>(), made.internal, made.subnets.len()), (vec![&81], false, 2));
@@ -142,7 +143,7 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
     cluster.take_events();
     bed.ensure(&*process, &desired(&[], 80)).await;
-    assert!(cluster.take_events().iter().any(|event| event.contains("the balancer stays internal")));
+    assert!(cluster.take_events().iter().any(|event| event.contains("the load balancer stays internal")));
     bed.check();
 }
 

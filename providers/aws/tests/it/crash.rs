@@ -37,7 +37,7 @@ impl crash::Stage for Work {
     }
 }
 
-/// From one desired state of a Service to another; `None` is no Service. A neighbour shares the groups of the nodes.
+/// From one desired state of a Service to another; `None` is no Service. A neighbor shares the groups of the nodes.
 async fn survives_any_death(least: usize, start: fn() -> Bed, before: Option<Service>, after: Option<Service>) {
     let (bed, action) = (start(), if after.is_some() { ServiceAction::Ensure } else { ServiceAction::Delete });
     let service = after.as_ref().or(before.as_ref()).unwrap();

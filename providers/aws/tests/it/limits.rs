@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
-use crate::lent::watched;
+use crate::leader::watched;
 
 fn of_kind(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
     service(name, &[("type", kind)], ports, json!({}))

@@ -10,7 +10,7 @@ mod crash;
 mod inspect;
 mod instances;
 mod late;
-mod lent;
+mod leader;
 mod limits;
 mod matrix;
 mod mistakes;

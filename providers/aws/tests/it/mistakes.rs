@@ -6,7 +6,7 @@ use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service, ServiceAc
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, PREFIX, service, shape_of};
-use crate::lent::watched;
+use crate::leader::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)]) -> Service {
     service(name, annotations, &[(80, 31080)], json!({}))

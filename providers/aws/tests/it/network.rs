@@ -10,7 +10,7 @@ use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, service, shape_of};
-use crate::lent::watched;
+use crate::leader::watched;
 
 pub(crate) const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
 const MANAGED: &str = "NLBSecurityGroupMode = Managed";

@@ -7,7 +7,7 @@ use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
-use crate::lent::watched;
+use crate::leader::watched;
 
 const GONE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/gone";
 

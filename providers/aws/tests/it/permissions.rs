@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
 use crate::instances::leading;
-use crate::lent::watched;
+use crate::leader::watched;
 
 const DESCRIBE_TAGS: &str = "elasticloadbalancing:DescribeTags";
 

@@ -7,7 +7,7 @@ use ccm_provider::LoadBalancerExt as _;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
-use crate::lent::watched;
+use crate::leader::watched;
 
 /// The policies in `manifests/aws/iam` for load balancers and nodes.
 fn ours() -> Value {

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
-use crate::lent::watched;
+use crate::leader::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
     service(name, annotations, &[(80, node_port)], json!({}))

@@ -18,13 +18,13 @@ use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape};
-use crate::lent::leading;
+use crate::leader::leading;
 use crate::network;
 
 /// The delay of reads in the rough time, by the virtual clock.
 const STALE: Duration = Duration::from_secs(3);
 
-/// The simulated AWS with neighbours.
+/// The simulated AWS with neighbors.
 struct Living {
     bed: Bed,
     config: Vec<&'static str>,
@@ -44,7 +44,7 @@ impl LivingCloud for Living {
         }
         let bed = Bed::start(&config.join("\n"));
         bed.aws.change(|options| options.seed = seed);
-        neighbours(&bed).await;
+        neighbors(&bed).await;
         Self { bed, config }
     }
 
@@ -215,14 +215,14 @@ fn is_alive(ec2: &Ec2State, id: &str) -> bool {
     ec2.instances.get(id).is_some_and(|instance| instance.state != InstanceState::Terminated)
 }
 
-/// A rule for "fragmentation needed" that the neighbours don't need.
+/// A rule for "fragmentation needed" that the neighbors don't need.
 fn is_mtu(rule: &GroupRule) -> bool {
     let peer = format!("{:?}", rule.peer);
     rule.description.as_deref() == Some("kubernetes.io/rule/nlb/mtu") && !peer.contains("172.16.")
 }
 
 /// Adds another cluster with a balancer of each kind for the same nodes, and a user with a group and a rule.
-async fn neighbours(bed: &Bed) {
+async fn neighbors(bed: &Bed) {
     bed.add_group(USER_GROUP, None, Vec::new());
     bed.aws.world(|world| {
         let rule = GroupRule {

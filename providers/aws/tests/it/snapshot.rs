@@ -5,7 +5,7 @@ use ccm_provider::{CloudProvider, LoadBalancerExt as _, ProviderFactory, Service
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, service};
-use crate::lent::lend;
+use crate::leader::lend;
 
 fn desired(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
     service(name, &[("type", kind)], ports, json!({}))

@@ -6,7 +6,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Node, NodeTask, NodeWork};
 
 use crate::bed::Bed;
-use crate::lent::lend;
+use crate::leader::lend;
 
 fn work(name: &str, provider_id: &str, deleted: bool) -> NodeWork {
     let provider_id: Box<str> = provider_id.into();
@@ -36,10 +36,10 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     batch.insert(7, work("gone", "aws:///us-west-2a/i-0123456789abcdef0", false));
     let mark = bed.aws.mark();
     let answers = task.run(&batch).await;
-    let labelled = |index: &usize| answers[*index].as_ref().is_ok_and(|changes| !changes.labels.is_empty());
-    assert_eq!((0..20).filter(labelled).count(), 19);
+    let labeled = |index: &usize| answers[*index].as_ref().is_ok_and(|changes| !changes.labels.is_empty());
+    assert_eq!((0..20).filter(labeled).count(), 19);
     // The age of the node is unknown, so it does not count as a young node.
-    assert!(!labelled(&7) && answers[7].is_ok(), "{:?}", answers[7]);
+    assert!(!labeled(&7) && answers[7].is_ok(), "{:?}", answers[7]);
     assert_eq!(tagged(&bed), 19);
     assert_eq!(bed.writes(mark), ["CreateTags", "CreateTags"]);
 

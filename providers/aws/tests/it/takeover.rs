@@ -15,7 +15,7 @@ use ccm_provider::{Claims, CloudProvider, LoadBalancer, LoadBalancerExt as _, No
 use serde_json::Value;
 
 use crate::bed::{self, CLUSTER};
-use crate::lent::lend;
+use crate::leader::lend;
 
 const CLOUD: &str = include_str!("../fixtures/take-over/cloud.json");
 const SERVICES: &str = include_str!("../fixtures/take-over/services.json");

@@ -3,7 +3,6 @@
 
 mod bad_input;
 mod beside;
-mod brought;
 mod election;
 mod guide;
 mod informers;
@@ -14,6 +13,7 @@ mod metrics;
 mod migration;
 mod node_taints;
 mod nodes;
+mod optional_parts;
 mod real_apiserver;
 mod reload;
 mod routes;

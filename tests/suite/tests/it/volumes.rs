@@ -31,12 +31,12 @@ async fn pv(rig: &Rig, name: &str) -> Object {
     rig.get("persistentvolumes", "", name).await.unwrap()
 }
 
-async fn until_labelled(rig: &Rig, name: &str) -> Object {
-    let labelled = async |rig: &Rig| {
+async fn until_labeled(rig: &Rig, name: &str) -> Object {
+    let labeled = async |rig: &Rig| {
         let volume = rig.get("persistentvolumes", "", name).await?;
         (!volume.label(ZONE).is_empty() && !volume.label(REGION).is_empty()).then_some(volume)
     };
-    rig.until(15 * MINUTE, &format!("volume {name} has its labels"), labelled).await
+    rig.until(15 * MINUTE, &format!("volume {name} has its labels"), labeled).await
 }
 
 fn requirements(volume: &Object) -> Value {
@@ -68,11 +68,11 @@ async fn a_declared_volume_gets_labels_and_affinity_with_one_write_and_then_ther
     let rig = Rig::new(&cloud(&["vol-1", "handle"], "")).await;
     rig.create(ebs("before", "vol-1").with(|pv| pv["metadata"]["labels"] = json!({"mine": "1"}))).await;
     let manager = rig.start(&[ON]).await;
-    let labelled = until_labelled(&rig, "before").await;
-    assert_eq!((labelled.label(ZONE), labelled.label(REGION), labelled.label("mine")), ("a", "r", "1"));
-    assert_eq!(requirements(&labelled), added());
+    let labeled = until_labeled(&rig, "before").await;
+    assert_eq!((labeled.label(ZONE), labeled.label(REGION), labeled.label("mine")), ("a", "r", "1"));
+    assert_eq!(requirements(&labeled), added());
     rig.create(csi("after", "handle")).await;
-    assert_eq!(requirements(&until_labelled(&rig, "after").await), added());
+    assert_eq!(requirements(&until_labeled(&rig, "after").await), added());
     assert_eq!((writes(&rig), rig.cloud.calls(ASK).len()), (2, 2));
     assert_eq!(manager.plan("persistentvolume after").unwrap().lines().count(), 2);
 
@@ -91,14 +91,14 @@ async fn volumes_of_others_are_neither_asked_about_nor_written() {
     let annotated = |make: Make| {
         make.with(|pv| pv["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": "disk.example.com"}))
     };
-    let labelled = |make: Make, labels: Value| make.with(|pv| pv["metadata"]["labels"] = labels);
+    let labeled = |make: Make, labels: Value| make.with(|pv| pv["metadata"]["labels"] = labels);
     let beta = json!({"failure-domain.beta.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/region": "s"});
     for make in [
         volume("local", "hostPath", json!({"path": "/x"})),
         annotated(csi("provisioned", "handle")),
-        labelled(annotated(ebs("old", "vol-1")), beta.clone()),
-        labelled(ebs("old-by-hand", "vol-1"), beta),
-        labelled(ebs("complete", "vol-1"), json!({ZONE: "x", REGION: "y"})),
+        labeled(annotated(ebs("old", "vol-1")), beta.clone()),
+        labeled(ebs("old-by-hand", "vol-1"), beta),
+        labeled(ebs("complete", "vol-1"), json!({ZONE: "x", REGION: "y"})),
         ebs("being-made", "placeholder-for-provisioning"),
         ebs("without-id", ""),
         volume("nfs", "nfs", json!({"server": "h", "path": "/"})),
@@ -110,7 +110,7 @@ async fn volumes_of_others_are_neither_asked_about_nor_written() {
     rig.delete("persistentvolumes", "", "going").await;
     let manager = rig.start(&[ON]).await;
     rig.create(ebs("ours", "vol-1")).await;
-    until_labelled(&rig, "ours").await;
+    until_labeled(&rig, "ours").await;
     rig.pass(10 * MINUTE).await;
     assert_eq!((writes(&rig), rig.cloud.calls(ASK).len()), (1, 1));
     assert_eq!(pv(&rig, "complete").await.label(ZONE), "x");
@@ -126,7 +126,7 @@ async fn a_thousand_volumes_are_a_few_questions() {
     }
     let manager = rig.start(&[ON]).await;
     let all = async |rig: &Rig| (writes(rig) == 1000).then_some(());
-    rig.until(5 * MINUTE, "all are labelled", all).await;
+    rig.until(5 * MINUTE, "all are labeled", all).await;
     assert_eq!(rig.cloud.calls(ASK).len(), 1000);
     assert!(questions(&manager) <= 40.0, "{} questions", questions(&manager));
     manager.stop().await.unwrap();
@@ -143,9 +143,9 @@ async fn an_affinity_of_the_user_stays_and_so_does_a_label_that_contradicts_the_
     }))
     .await;
     let manager = rig.start(&[ON]).await;
-    let labelled = until_labelled(&rig, "bound").await;
-    assert_eq!((labelled.label(ZONE), labelled.label(REGION)), ("mine", "r"));
-    assert_eq!(labelled["spec"]["nodeAffinity"], own);
+    let labeled = until_labeled(&rig, "bound").await;
+    assert_eq!((labeled.label(ZONE), labeled.label(REGION)), ("mine", "r"));
+    assert_eq!(labeled["spec"]["nodeAffinity"], own);
     let event = rig.until_event("bound", "VolumeLabelContradictsCloud").await;
     assert!(event.contains(&format!("{ZONE}=mine contradicts the cloud, which says a")), "{event}");
     manager.stop().await.unwrap();
@@ -164,7 +164,7 @@ async fn a_disk_that_does_not_exist_is_asked_for_every_five_minutes() {
         assert!(pair[1] - pair[0] >= 5 * MINUTE, "{moments:?}");
     }
     rig.cloud.write(&cloud(&["vol-1"], ""));
-    until_labelled(&rig, "lost").await;
+    until_labeled(&rig, "lost").await;
     manager.stop().await.unwrap();
 }
 
@@ -175,8 +175,8 @@ async fn an_error_of_the_cloud_is_retried_with_growing_pauses_and_holds_up_no_ot
     rig.create(ebs("bad", "vol-bad")).await;
     rig.create(ebs("good", "vol-1")).await;
     let manager = rig.start(&[ON]).await;
-    until_labelled(&rig, "good").await;
-    until_labelled(&rig, "bad").await;
+    until_labeled(&rig, "good").await;
+    until_labeled(&rig, "bad").await;
     assert_eq!(rig.cloud.calls(ASK).len(), 8);
     assert!(
         rig.until_event("bad", "FailedToLabelVolume")
@@ -199,7 +199,7 @@ async fn a_volume_that_the_cloud_never_answers_for_holds_up_no_other() {
     rig.create(ebs("a-stuck", "vol-stuck")).await;
     let manager = rig.start(&[ON]).await;
     for name in &names {
-        until_labelled(&rig, name).await;
+        until_labeled(&rig, name).await;
     }
     let event = rig.until_event("a-stuck", "FailedToLabelVolume").await;
     assert!(event.contains("GetLabelsForVolume did not answer within 15s"), "{event}");
@@ -208,7 +208,7 @@ async fn a_volume_that_the_cloud_never_answers_for_holds_up_no_other() {
         assert_eq!(rig.count_events(name, "FailedToLabelVolume").await, 0, "{name}");
     }
     release();
-    until_labelled(&rig, "a-stuck").await;
+    until_labeled(&rig, "a-stuck").await;
     manager.stop().await.unwrap();
 }
 
@@ -228,7 +228,7 @@ async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
     }
     assert!(began.elapsed() < 3 * MINUTE, "{:?}", began.elapsed());
     rig.cloud.write(&cloud(&["vol-1"], ""));
-    until_labelled(&rig, "pv-99").await;
+    until_labeled(&rig, "pv-99").await;
     manager.stop().await.unwrap();
 }
 
@@ -248,7 +248,7 @@ async fn a_refusal_of_the_api_server_is_reported_on_the_volume_and_delays_no_oth
     }
     rig.create(ebs("good", "vol-1")).await;
     let made = tokio::time::Instant::now();
-    until_labelled(&rig, "good").await;
+    until_labeled(&rig, "good").await;
     assert!(made.elapsed() < MINUTE, "a right that is missing would have cost five minutes");
     manager.stop().await.unwrap();
 }
@@ -267,7 +267,7 @@ async fn without_the_right_to_watch_volumes_everything_else_goes_on_and_the_serv
     assert!((5..=8).contains(&tries), "{tries} tries in half an hour");
     assert!(manager.is_running() && writes(&rig) == 0);
     rig.faults().clear();
-    until_labelled(&rig, "pv").await;
+    until_labeled(&rig, "pv").await;
     manager.stop().await.unwrap();
 }
 
@@ -284,7 +284,7 @@ async fn without_the_right_to_patch_volumes_one_try_counts_for_all_of_them() {
     // At most the number of concurrent writes, every five minutes.
     assert!((6..=7 * 5).contains(&tries), "{tries} tries in half an hour");
     rig.faults().clear();
-    rig.until(15 * MINUTE, "all are labelled", async |rig| {
+    rig.until(15 * MINUTE, "all are labeled", async |rig| {
         let volumes = rig.list("persistentvolumes").await;
         volumes.iter().all(|volume| volume.label(ZONE) == "a").then_some(())
     })
@@ -301,7 +301,7 @@ async fn a_label_that_the_user_sets_meanwhile_survives() {
     rig.until_calls(ASK, 1).await;
     rig.patch("persistentvolumes", "", "raced", "", json!({"metadata": {"labels": {ZONE: "mine"}}})).await;
     release();
-    assert_eq!(until_labelled(&rig, "raced").await.label(ZONE), "mine");
+    assert_eq!(until_labeled(&rig, "raced").await.label(ZONE), "mine");
     manager.stop().await.unwrap();
 }
 
@@ -329,7 +329,7 @@ async fn it_is_on_by_default_and_watches_volumes_only_where_the_provider_has_lab
         rig.create(ebs("pv", "vol-1")).await;
         let manager = rig.start(more).await;
         if works {
-            until_labelled(&rig, "pv").await;
+            until_labeled(&rig, "pv").await;
         } else {
             rig.pass(10 * MINUTE).await;
             assert!(pv(&rig, "pv").await.label(ZONE).is_empty());

@@ -190,7 +190,7 @@ async fn under_a_reused_name_the_old_balancer_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_the_deletion_asks_for_is_honoured() {
+async fn a_delay_that_the_deletion_asks_for_is_honored() {
     let (rig, _manager) = balanced("").await;
     rig.cloud.write("faults: [{call: EnsureLoadBalancerDeleted, times: 2, kind: Retry, error: busy, retryAfter: 33s}]");
     rig.delete("services", "default", "s").await;

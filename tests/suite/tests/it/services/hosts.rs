@@ -403,7 +403,7 @@ async fn a_restart_over_nodes_that_were_all_taken_out_on_purpose_is_no_reason_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_a_host_update_asks_for_is_honoured() {
+async fn a_delay_that_a_host_update_asks_for_is_honored() {
     let fault = "faults: [{call: UpdateLoadBalancer, kind: Retry, error: busy, retryAfter: 42s, times: 1}]";
     let (rig, _manager) = balanced(fault).await;
     add_node(&rig, "m").await;

@@ -34,11 +34,11 @@ pub(super) async fn volumes_get_their_zone(world: World) {
     let manager = world.manager(&world.config("", &[]), &["--controllers=pvlabel"]);
     for (name, zone) in [("in-tree", "a"), ("plain", "a"), ("csi", "b")] {
         let zone = format!("{REGION}{zone}");
-        let labelled = async |rig: &Rig| {
+        let labeled = async |rig: &Rig| {
             let volume = rig.get("persistentvolumes", "", name).await?;
             (!volume.label(ZONE).is_empty()).then_some(volume)
         };
-        let volume = rig.until(LONG, &format!("{name} has labels"), labelled).await;
+        let volume = rig.until(LONG, &format!("{name} has labels"), labeled).await;
         assert_eq!((volume.label(ZONE), volume.label("topology.kubernetes.io/region")), (&*zone, REGION), "{name}");
         let required = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
         let expressions = json!([
