@@ -36,6 +36,8 @@ impl Outcome {
 pub(crate) struct Report {
     pub(crate) program: String,
     pub(crate) version: String,
+    /// Of the program; empty if it does not know it.
+    pub(crate) commit: String,
     pub(crate) provider: String,
     pub(crate) reference: bool,
     pub(crate) kubernetes: String,
@@ -81,7 +83,7 @@ impl Report {
                 "seconds": (seconds * 10.0).round() / 10.0, "message": outcome.message()})
         };
         let program = Path::new(&self.program).file_name().unwrap_or_default().to_string_lossy();
-        json!({"program": program, "version": self.version, "provider": self.provider, "reference": self.reference,
+        json!({"program": program, "version": self.version, "commit": self.commit, "provider": self.provider, "reference": self.reference,
             "kubernetes": self.kubernetes, "date": self.date, "seconds": self.seconds.round(),
             "checks": self.results.iter().map(check).collect::<Vec<_>>()})
     }
@@ -139,6 +141,18 @@ pub(crate) fn list() -> String {
     CHECKS.iter().map(|check| format!("{:<10} {}  [{}]\n", check.group, check.name, check.source)).collect()
 }
 
+fn text(run: &Value, key: &str) -> String {
+    run.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// `ccm v0.1.0 at 0123abcd, on Kubernetes v1.36.3, 2026-11-29`
+fn title(run: &Value) -> String {
+    let name = if run.get("reference") == Some(&true.into()) { "Go core" } else { "ccm" };
+    let (version, kubernetes, date) = (text(run, "version"), text(run, "kubernetes"), text(run, "date"));
+    let commit = text(run, "commit").get(..8).map(|short| format!(" at {short}")).unwrap_or_default();
+    format!("{name} {}{commit}, on Kubernetes {kubernetes}, {date}", version.trim_start_matches("Kubernetes "))
+}
+
 /// A Markdown table of several runs, from their JSON reports.
 pub(crate) fn table(files: &[PathBuf]) -> Result<String> {
     let read = |path: &PathBuf| -> Result<Value> {
@@ -146,12 +160,9 @@ pub(crate) fn table(files: &[PathBuf]) -> Result<String> {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     };
     let runs: Vec<Value> = files.iter().map(read).collect::<Result<_>>()?;
-    let text = |run: &Value, key: &str| run.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut out = String::from("| | Expectation | Source |");
     for run in &runs {
-        let (version, kubernetes, date) = (text(run, "version"), text(run, "kubernetes"), text(run, "date"));
-        let name = if run.get("reference") == Some(&true.into()) { "Go core" } else { "ccm" };
-        let _ = write!(out, " {name}: {version}, on {kubernetes}, {date} |");
+        let _ = write!(out, " {} |", title(run));
     }
     let _ = writeln!(out, "\n|---|---|---|{}", "---|".repeat(runs.len()));
     for check in CHECKS {
@@ -204,13 +215,24 @@ mod tests {
         assert_eq!(names.len(), CHECKS.len());
     }
 
-    /// The README shows the runs in `results/`.
+    /// The README shows the runs in `results/`, and the first page their sum.
     #[test]
-    fn the_table_of_the_readme_is_that_of_the_stored_runs() {
+    fn the_pages_show_the_stored_runs_and_these_have_every_check() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let files = [folder.join("results/ccm.json"), folder.join("results/reference.json")];
-        let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let page = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
         let table = table(&files).unwrap();
-        assert!(readme.contains(&table), "the table of tests/conformance/README.md should be:\n{table}");
+        assert!(page("README.md").contains(&table), "the table of tests/conformance/README.md should be:\n{table}");
+        let known: Vec<_> = CHECKS.iter().map(|c| [c.group, c.name, c.source].map(str::to_owned)).collect();
+        for file in &files {
+            let run: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+            let checks = run["checks"].as_array().unwrap();
+            let stored: Vec<_> = checks.iter().map(|c| ["group", "name", "source"].map(|key| text(c, key))).collect();
+            assert_eq!(stored, known, "{}", file.display());
+            let passed = checks.iter().filter(|check| text(check, "result") == "passed").count();
+            let sum = format!("{passed} of {} for {}", checks.len(), title(&run));
+            let first = page("../../README.md").replace('\n', " ");
+            assert!(first.contains(&sum), "the first page should have: {sum}");
+        }
     }
 }

@@ -51,7 +51,7 @@ pub(super) async fn unknown(world: &World) -> Result<()> {
 pub(super) async fn underscores(world: &World) -> Result<()> {
     let (succeeded, output) = world.ended("underscores", &["--node_monitor_period=1s", "--version"]).await?;
     ensure!(succeeded, "--node_monitor_period was refused: {}", tail(&output));
-    Ok(())
+    refused(world, "underscores-wrong", &["--node_monitor_period=soon"], "node-monitor-period").await
 }
 
 pub(super) async fn wrong_type(world: &World) -> Result<()> {

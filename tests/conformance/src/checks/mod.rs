@@ -128,7 +128,7 @@ checks! {
         "a deleted Service goes after its load balancer", SERVICE => services::deleted;
         "another type ends the load balancer", SERVICE => services::other_type;
         "a Service with a class is left alone", "KEP-1959 service-lb-class-field" => services::class;
-        "a failure is an event, and is tried again", SERVICE => services::failure;
+        "a failure is an event, and is retried", SERVICE => services::failure;
         "a load balancer that cannot be deleted keeps the Service", "KEP-980 load-balancer-finalizers" => services::kept;
         "finalizers of others stay", "KEP-980 load-balancer-finalizers" => services::foreign;
         "a new node becomes a host of the load balancers", SERVICE => services::hosts;
