@@ -6,8 +6,8 @@ use crate::process::{refused, run};
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 6] = [
         (&["--no-such"], "Error: unknown flag: --no-such"),
-        (&["-o", "xml", "--cloud-provider=fake"], "Error: --output=xml: want text or json or yaml or name"),
-        (&["pod/x", "--cloud-provider=fake"], "want node/NAME, service/NAMESPACE/NAME or routes"),
+        (&["-o", "xml", "--cloud-provider=fake"], "Error: --output=xml: expected text or json or yaml or name"),
+        (&["pod/x", "--cloud-provider=fake"], "expected node/NAME, service/NAMESPACE/NAME or routes"),
         (&[], "Error: --cloud-provider=NAME is missing ("),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: the kubeconfig /nonexistent: "),
         (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
@@ -112,6 +112,9 @@ service default/web
             settled.stdout
         );
         manager.end();
+        // A picture of the pages is made of this file.
+        let one = scene.ccm(&["plan", "service/default/web", "--color=always"]);
+        assert_eq!(one.stdout, include_str!("plan/take-over.ansi"));
 
         // Drift: the load balancer is deleted in the cloud.
         std::fs::remove_file(scene.path("state.json")).unwrap();

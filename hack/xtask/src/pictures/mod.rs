@@ -14,9 +14,10 @@ use crate::metadata::Metadata;
 /// Where the pictures are.
 const FOLDER: &str = "ccm/docs/pictures";
 /// The output of commands: the picture, its title, the file with the output.
-const OUTPUTS: [(&str, &str, &str); 2] = [
+const OUTPUTS: [(&str, &str, &str); 3] = [
     ("explain.svg", "$ ccm explain service/shop/web", "ccm/src/commands/explain/tests/broken.ansi"),
     ("plan.svg", "$ ccm plan service/shop/web", "ccm/src/commands/plan/drift.ansi"),
+    ("take-over.svg", "$ ccm plan service/default/web", "ccm/tests/it/plan/take-over.ansi"),
 ];
 const ARCHITECTURE: &str = "architecture.svg";
 
