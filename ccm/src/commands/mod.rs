@@ -300,3 +300,18 @@ pub(crate) fn deliver(text: &str) -> Result<bool, Failure> {
 pub(crate) fn eprint(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo xtask reference` puts the help between the two markers.
+    #[test]
+    fn every_command_has_a_page_with_its_help() {
+        for (name, _) in summaries().filter(|(name, _)| *name != HELP) {
+            let path = format!("{}/docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(name == completion::NAME || page.contains("<!-- generated: help -->"), "{path}");
+        }
+    }
+}

@@ -8,9 +8,8 @@ use crate::metadata::{Metadata, output_of, program};
 const FLAGS: &str = "ccm/docs/flags.md";
 /// Generated completely.
 const METRICS: &str = "ccm/METRICS.md";
-/// Commands with a page, which contains their help.
-const COMMANDS: [&str; 8] =
-    ["check", "explain", "plan", "lint", "migrate-check", "migrate-values", "orphans", "snapshot"];
+/// Contains a page for each command, named after it, with its help between two markers.
+const PAGES: &str = "ccm/docs";
 /// Providers with such pages, and the generated parts of their READMEs.
 const PROVIDERS: [(&str, &[&str]); 4] = [
     ("aws", &["config", "annotations", "flags"]),
@@ -28,9 +27,9 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     };
     let flags = example("reference", &[])?;
     page(FLAGS, check, |old| replace(old, "flags", &flags))?;
-    for command in COMMANDS {
-        let help = example("reference", &[command])?;
-        page(&format!("ccm/docs/{command}.md"), check, |old| replace(old, "help", &help))?;
+    for command in commands()? {
+        let help = example("reference", &[&command])?;
+        page(&format!("{PAGES}/{command}.md"), check, |old| replace(old, "help", &help))?;
     }
     let metrics = example("metrics", &[])?;
     page(METRICS, check, |_| Ok(metrics.clone()))?;
@@ -43,6 +42,21 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names of the pages with the help of a command; a test of the program says which ones are missing.
+fn commands() -> anyhow::Result<Vec<String>> {
+    let mut commands = Vec::new();
+    for entry in std::fs::read_dir(Metadata::read()?.workspace_root.join(PAGES))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|_| path.extension().is_some_and(|extension| extension == "md")) else { continue };
+        if std::fs::read_to_string(&path)?.contains("<!-- generated: help -->") {
+            commands.push(name.to_owned());
+        }
+    }
+    commands.sort();
+    Ok(commands)
 }
 
 /// The text is generated from the provider's own tables, so no SDK is needed.
@@ -75,7 +89,7 @@ fn page(name: &str, check: bool, make: impl FnOnce(&str) -> anyhow::Result<Strin
 fn replace(page: &str, part: &str, text: &str) -> anyhow::Result<String> {
     let (begin, end) = (format!("<!-- generated: {part} -->\n"), format!("<!-- end of {part} -->"));
     let cut = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    let (before, after) = cut.with_context(|| format!("want the lines {begin:?} and {end:?}"))?;
+    let (before, after) = cut.with_context(|| format!("expected the lines {begin:?} and {end:?}"))?;
     Ok(format!("{before}{begin}{text}{end}{after}"))
 }
 
