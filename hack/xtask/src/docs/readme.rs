@@ -24,13 +24,15 @@ pub(super) fn problems(text: &str) -> Vec<String> {
     for (number, _) in reasons.iter().filter(|(_, line)| !line.contains("](")) {
         problems.push(format!("{PAGE}:{number}: a reason without a link to its proof"));
     }
-    let rows: Vec<(usize, String)> = section(text, "Status").filter(|(_, line)| line.starts_with('|')).collect();
-    if rows.len() < 3 {
-        problems.push(format!("{PAGE}: there is no table below ## Status"));
-    }
-    // The heading and the line below it claim nothing.
-    for (number, _) in rows.iter().skip(2).filter(|(_, row)| !is_dated(row)) {
-        problems.push(format!("{PAGE}:{number}: a state without the version and the date of its run"));
+    for title in ["Status", "Tested versions"] {
+        let rows: Vec<(usize, String)> = section(text, title).filter(|(_, line)| line.starts_with('|')).collect();
+        if rows.len() < 3 {
+            problems.push(format!("{PAGE}: there is no table below ## {title}"));
+        }
+        // The heading and the line below it claim nothing.
+        for (number, _) in rows.iter().skip(2).filter(|(_, row)| !is_dated(row)) {
+            problems.push(format!("{PAGE}:{number}: a state without the version and the date of its run"));
+        }
     }
     problems
 }
@@ -74,12 +76,14 @@ mod tests {
     #[test]
     fn a_claim_needs_a_link_or_a_version_and_a_day() {
         let page = "# x\ncargo demo\nhack/test.sh\n## Why\n- **A**: a\n  b [proof](x)\n- **B**\n## Status\n\n| a | b |\n|---|---|\n\
-             | AWS | moto 5.2.5, 2026-11-27 |\n| GCE | works |\n| Azure | 1.37 |\n";
+             | AWS | moto 5.2.5, 2026-11-27 |\n| GCE | works |\n| Azure | 1.37 |\n\
+             ## Tested versions\n| a | b |\n|---|---|\n| 1.36 | 2026-11-29 |\n| 1.37 | all |\n";
         let found = problems(page);
         let expected = [
             "README.md:7: a reason without a link to its proof",
             "README.md:13: a state without the version and the date of its run",
             "README.md:14: a state without the version and the date of its run",
+            "README.md:19: a state without the version and the date of its run",
         ];
         assert_eq!(found, expected);
         assert!(problems(&"x\n".repeat(LINES + 1))[0].starts_with("README.md: 151 lines"));
