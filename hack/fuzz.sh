@@ -65,7 +65,7 @@ merge)
 *)
 	seconds=${1:-60}
 	if [[ ! $seconds =~ ^[0-9]+$ ]]; then
-		echo "$seconds is no number of seconds; see hack/fuzz.sh --help" >&2
+		echo "$seconds is not a number of seconds; see hack/fuzz.sh --help" >&2
 		exit 2
 	fi
 	shift $(($# > 0))

@@ -11,7 +11,7 @@
 # The fast lane, in this order (components are built while the stages before run; example and docs run beside the tests):
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
 #   fmt          formatting
-#   deny         licences, bans and sources of dependencies (hack/deny.sh)
+#   deny         licenses, bans and sources of dependencies (hack/deny.sh)
 #   typos        misspelt words in pages, texts and comments (hack/typos.sh)
 #   clippy       lints, as errors; compiles the tests on the way
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs

@@ -309,8 +309,8 @@ fn persistent_volume_label() -> Controller {
     let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, |_| {
         Configured::new(
             |start| {
-                let (labeller, events) = (start.provider.volumes(), start.events("persistentvolume-label-controller"));
-                persistent_volume::start(start.shared.clone(), labeller, events)
+                let (labeler, events) = (start.provider.volumes(), start.events("persistentvolume-label-controller"));
+                persistent_volume::start(start.shared.clone(), labeler, events)
             },
             |scope| *scope == Scope::All,
             preview_volumes,

@@ -134,14 +134,14 @@ fn value(answer: &[u8], key: &str) -> Result<String, Error> {
     }
     let invalid = |text: String| Error::new(ErrorKind::InvalidData, text);
     // The parser's error may quote the text.
-    let secret: Secret = serde_json::from_slice(answer).map_err(|_| invalid("the answer is no Secret".into()))?;
+    let secret: Secret = serde_json::from_slice(answer).map_err(|_| invalid("the answer is not a Secret".into()))?;
     let Some(value) = secret.data.get(key) else {
         let keys: Vec<&str> = secret.data.keys().map(String::as_str).collect();
         let keys = if keys.is_empty() { "no data".into() } else { format!("only {}", keys.join(", ")) };
         return Err(invalid(format!("there is no key {key:?} in it, {keys}")));
     };
-    let bytes = BASE64_STANDARD.decode(value).map_err(|_| invalid(format!("the value of {key:?} is no base64")))?;
-    String::from_utf8(bytes).map_err(|_| invalid(format!("the value of {key:?} is no UTF-8")))
+    let bytes = BASE64_STANDARD.decode(value).map_err(|_| invalid(format!("the value of {key:?} is not base64")))?;
+    String::from_utf8(bytes).map_err(|_| invalid(format!("the value of {key:?} is not UTF-8")))
 }
 
 #[cfg(test)]
@@ -155,9 +155,9 @@ mod tests {
             (r#"{"data": {"cloud-config": ""}}"#, Ok("")),
             (r#"{"metadata": {}}"#, Err(r#"there is no key "cloud-config" in it, no data"#)),
             (r#"{"data": {"a": "eA==", "b": "eA=="}}"#, Err(r#"there is no key "cloud-config" in it, only a, b"#)),
-            (r#"{"data": {"cloud-config": "hunter2!"}}"#, Err(r#"the value of "cloud-config" is no base64"#)),
-            (r#"{"data": {"cloud-config": "/w=="}}"#, Err(r#"the value of "cloud-config" is no UTF-8"#)),
-            (r#"{"data": "hunter2"}"#, Err("the answer is no Secret")),
+            (r#"{"data": {"cloud-config": "hunter2!"}}"#, Err(r#"the value of "cloud-config" is not base64"#)),
+            (r#"{"data": {"cloud-config": "/w=="}}"#, Err(r#"the value of "cloud-config" is not UTF-8"#)),
+            (r#"{"data": "hunter2"}"#, Err("the answer is not a Secret")),
         ];
         for (answer, expected) in table {
             let found = value(answer.as_bytes(), "cloud-config").map_err(|error| error.to_string());

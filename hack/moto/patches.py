@@ -1,7 +1,7 @@
 """Corrections to moto 5.2.5, applied in the process that serves it.
 
 Each is something that AWS documents otherwise and without which a cloud controller manager fails or never settles. What
-moto does differently and does not matter for that stays as it is; the table of the behaviour suite
+moto does differently and does not matter for that stays as it is; the table of the behavior suite
 (tests/cloudsim/tests/it/deviations/moto.rs) lists it. Nothing here checks input that no controller sends.
 """
 

@@ -104,7 +104,7 @@ fn access(values: &FlagValues) -> Result<Access, String> {
 fn timeout(text: &str) -> Result<Option<Duration>, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let timeout = seconds.or_else(|| duration::parse(text).ok());
-    let timeout = timeout.ok_or_else(|| format!("--{TIMEOUT}={text}: want a time, such as 5s or 1m"))?;
+    let timeout = timeout.ok_or_else(|| format!("--{TIMEOUT}={text}: expected a time, such as 5s or 1m"))?;
     Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
 }
 
@@ -178,7 +178,7 @@ mod tests {
         for (text, seconds) in rows {
             assert_eq!(timeout(text), Ok(seconds.map(Duration::from_secs)), "{text}");
         }
-        assert_eq!(timeout("soon"), Err("--request-timeout=soon: want a time, such as 5s or 1m".to_owned()));
+        assert_eq!(timeout("soon"), Err("--request-timeout=soon: expected a time, such as 5s or 1m".to_owned()));
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Format {
     pub(crate) fn parse(word: &str, more: &[Self]) -> Result<Self, String> {
         let known = Self::all(more);
         let found = known.clone().find(|format| format.word() == word);
-        found.ok_or_else(|| format!("--output={word}: want {}", Self::words(more).join(" or ")))
+        found.ok_or_else(|| format!("--output={word}: expected {}", Self::words(more).join(" or ")))
     }
 
     fn all(more: &[Self]) -> impl Iterator<Item = Self> + Clone {
@@ -116,7 +116,7 @@ impl Output {
             "always" => true,
             "never" => false,
             "auto" => !set("NO_COLOR") && (terminal.is_some() || forced()),
-            other => return Err(format!("--color={other}: want always, auto or never")),
+            other => return Err(format!("--color={other}: expected always, auto or never")),
         };
         let text = format == Format::Text;
         let width = terminal.or((color == "always").then_some(FIXED_WIDTH));
@@ -307,9 +307,9 @@ mod tests {
     #[test]
     fn an_unknown_form_is_an_error_that_names_the_known_ones() {
         assert_eq!(Format::parse("json", &[]), Ok(Format::Json));
-        assert_eq!(Format::parse("xml", &[]).unwrap_err(), "--output=xml: want text or json or yaml");
+        assert_eq!(Format::parse("xml", &[]).unwrap_err(), "--output=xml: expected text or json or yaml");
         let error = Format::parse("x", &[Format::Github]).unwrap_err();
-        assert_eq!(error, "--output=x: want text or json or yaml or github");
+        assert_eq!(error, "--output=x: expected text or json or yaml or github");
         assert_eq!(Format::parse("github", &[Format::Github]), Ok(Format::Github));
     }
 
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(colors("auto", None, &[("CLICOLOR_FORCE", "0")]), Ok((false, None)));
         assert_eq!(colors("always", None, &[("NO_COLOR", "1")]), Ok((true, Some(FIXED_WIDTH))));
         assert_eq!(colors("never", Some(80), &[("CLICOLOR_FORCE", "1")]), Ok((false, Some(80))));
-        assert_eq!(colors("blue", None, &[]), Err("--color=blue: want always, auto or never".to_owned()));
+        assert_eq!(colors("blue", None, &[]), Err("--color=blue: expected always, auto or never".to_owned()));
     }
 
     #[test]

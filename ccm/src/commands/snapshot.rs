@@ -164,7 +164,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
     clean(document, world.provider.service_annotations())
 }
 
-/// The volumes, if the labelling controller would list them; its error if that failed.
+/// The volumes, if the labeling controller would list them; its error if that failed.
 async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, String>> {
     let on = world.options.switched_on().any(|known| known.name == persistent_volume::NAME);
     if !on || world.provider.volumes().is_none() {

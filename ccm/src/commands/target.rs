@@ -9,7 +9,7 @@ use crate::exit::Failure;
 
 /// The scope of these words; all if there are none. `node NAME` and `service NAMESPACE/NAME` also work with a slash.
 pub(crate) fn scope(words: &[String], values: &FlagValues) -> Result<Scope, Failure> {
-    parse(words, "want node/NAME, service/NAMESPACE/NAME or routes", &Namespace::of(values))
+    parse(words, "expected node/NAME, service/NAMESPACE/NAME or routes", &Namespace::of(values))
 }
 
 /// The namespace of a Service that is named without one.
@@ -27,9 +27,9 @@ impl Namespace {
 
 /// The same for a command that requires one object.
 pub(crate) fn object(words: &[String], values: &FlagValues) -> Result<Scope, Failure> {
-    let forms = "want node/NAME or service/NAMESPACE/NAME";
+    let forms = "expected node/NAME or service/NAMESPACE/NAME";
     match parse(words, forms, &Namespace::of(values))? {
-        Scope::All => Err(Failure::error(format!("which object? {forms}"))),
+        Scope::All => Err(Failure::error(forms.to_owned())),
         Scope::Routes => Err(Failure::error(format!("{:?}: one object at a time; {forms}", words.join(" ")))),
         scope => Ok(scope),
     }
@@ -79,7 +79,7 @@ mod tests {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let asked = asked.map(str::to_owned);
         let default = asked.clone().unwrap_or_else(|| "default".to_owned());
-        let forms = "want node/NAME, service/NAMESPACE/NAME or routes";
+        let forms = "expected node/NAME, service/NAMESPACE/NAME or routes";
         parse(&words, forms, &Namespace { asked, default }).map_err(|failure| failure.message)
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn another_word_is_an_error_that_shows_the_forms() {
         for words in [&["pod/x"][..], &["node"], &["node/"], &["service//x"], &["node", "a", "b"], &["a", "b", "c"]] {
             let text = of(words).unwrap_err();
-            assert!(text.contains("want node/NAME, service/NAMESPACE/NAME or routes"), "{words:?}: {text}");
+            assert!(text.contains("expected node/NAME, service/NAMESPACE/NAME or routes"), "{words:?}: {text}");
         }
     }
 }

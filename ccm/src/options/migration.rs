@@ -80,7 +80,7 @@ impl Migration {
         let problems = Problems::default();
         let found = Value::root(&tree, &problems).fields().map(|fields| from_fields(fields, &problems));
         problems.into_result().map_err(|error| error.to_string())?;
-        found.ok_or_else(|| format!("want a {KIND}"))
+        found.ok_or_else(|| format!("expected a {KIND}"))
     }
 
     /// The lease of the controller with this name and these aliases.
@@ -111,10 +111,10 @@ fn from_fields(mut fields: Fields<'_>, problems: &Problems) -> Migration {
     let version = api_version(&mut fields);
     if let Some(value) = fields.value("kind") {
         if value.text().is_some_and(|kind| kind != KIND) {
-            value.problem(format_args!("want {KIND}"));
+            value.problem(format_args!("expected {KIND}"));
         }
     } else {
-        fields.problem("kind", format_args!("Required value: want {KIND}"));
+        fields.problem("kind", format_args!("Required value: expected {KIND}"));
     }
     let lease_name = fields.text("leaderName").unwrap_or_default();
     if lease_name.is_empty() {
@@ -132,14 +132,14 @@ fn api_version(fields: &mut Fields<'_>) -> Option<&'static str> {
     let versions = ["v1", "v1beta1", "v1alpha1"];
     let want = || versions.map(|version| format!("{GROUP}/{version}")).join(", ");
     let Some(value) = fields.value("apiVersion") else {
-        fields.problem("apiVersion", format_args!("Required value: want one of {}", want()));
+        fields.problem("apiVersion", format_args!("Required value: expected one of {}", want()));
         return None;
     };
     let text = value.text()?;
     let version = text.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
     let found = versions.into_iter().find(|known| Some(*known) == version);
     if found.is_none() {
-        value.problem(format_args!("no kind {KIND:?} in version {text:?}; want one of {}", want()));
+        value.problem(format_args!("no kind {KIND:?} in version {text:?}; expected one of {}", want()));
     }
     found
 }
@@ -265,9 +265,9 @@ mod tests {
         let unknown = error(&text("v1", "leaderName: m\ncontrollerLeaders: [{name: a, component: b, c: d}]\n"));
         assert!(unknown.starts_with("controllerLeaders[0].c: unknown key"), "{unknown}");
         assert!(error(&text("v1", "leaderName: m\nleaderName: n\n")).contains("leaderName"));
-        assert!(error(&text("v2", "leaderName: m\n")).contains(&format!("want one of {GROUP}/v1, ")));
-        assert!(error("").contains("want a map"));
-        assert!(error("kind: Pod\nleaderName: m\n").contains("kind: want LeaderMigrationConfiguration"));
+        assert!(error(&text("v2", "leaderName: m\n")).contains(&format!("expected one of {GROUP}/v1, ")));
+        assert!(error("").contains("expected a map"));
+        assert!(error("kind: Pod\nleaderName: m\n").contains("kind: expected LeaderMigrationConfiguration"));
     }
 
     #[test]

@@ -415,7 +415,7 @@ fn migrate(main_lease: &str, check: &mut Check<'_>) -> Option<Migration> {
 
 fn unmatched(migration: &Migration, program: &Program) -> Vec<String> {
     let known: Vec<(&str, &[&str])> = program.controllers.iter().map(|known| (known.name, known.aliases)).collect();
-    let text = |name| format!("the leader migration lists {name:?}, which is no controller of this program");
+    let text = |name| format!("the leader migration lists {name:?}, which is not a controller of this program");
     migration.unmatched(&known).into_iter().map(text).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The open connections, and the selection of the one to close in favour of a new one.
+//! The open connections, and the selection of the one to close in favor of a new one.
 //!
 //! Clients that hold idle connections must not lock out a kubelet's probe: a new connection is always accepted, and if
 //! there are too many, another one is closed. It is one of the peer with the most connections: preferably one without

@@ -48,7 +48,7 @@ pub(crate) fn write(path: &str, text: &str) -> Result<(), Failure> {
     let target = &followed(Path::new(path));
     match fs::metadata(target) {
         Ok(there) if there.is_dir() => return Err(failed(&"it is a directory; name a file in it")),
-        Ok(there) if !there.is_file() => return Err(failed(&"it is no regular file; for stdout give -")),
+        Ok(there) if !there.is_file() => return Err(failed(&"it is not a regular file; for stdout give -")),
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&error)),
         _ => {}
     }
@@ -125,13 +125,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
     }
     let header: Header = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         Category::Eof => format!("it is truncated ({error}); copy it again, or take it again with `ccm snapshot`"),
-        Category::Data => "it is no JSON object; want a file that `ccm snapshot` wrote".into(),
-        Category::Io | Category::Syntax => format!("it is no JSON ({error}); want a file that `ccm snapshot` wrote"),
+        Category::Data => "it is not a JSON object; expected a file that `ccm snapshot` wrote".into(),
+        Category::Io | Category::Syntax => {
+            format!("it is not JSON ({error}); expected a file that `ccm snapshot` wrote")
+        }
     })?;
     match header.kind.as_str() {
         Some(KIND) => {}
-        Some(kind) => return Err(format!("kind {kind:?}: want {KIND:?}, the file that `ccm snapshot` wrote")),
-        None => return Err(format!("it has no kind {KIND:?}; want a file that `ccm snapshot` wrote")),
+        Some(kind) => return Err(format!("kind {kind:?}: expected {KIND:?}, the file that `ccm snapshot` wrote")),
+        None => return Err(format!("it has no kind {KIND:?}; expected a file that `ccm snapshot` wrote")),
     }
     match header.version.as_u64() {
         Some(version) if version == u64::from(VERSION) => {}
@@ -141,7 +143,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
                 "version {version} of the format is newer than this program, which reads {VERSION}; it was written by ccm {ccm}: use that one, or a newer one"
             ));
         }
-        _ => return Err(format!("version {}: want {VERSION}", header.version)),
+        _ => return Err(format!("version {}: expected {VERSION}", header.version)),
     }
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(reader).map_err(|error| {

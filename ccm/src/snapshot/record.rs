@@ -48,7 +48,7 @@ pub(crate) struct Answers {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) routes: Option<RouteTable>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) volumes: Option<Labeller>,
+    pub(crate) volumes: Option<Labeler>,
     /// The network interfaces with pod ranges, by node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pod_ranges: Option<BTreeMap<String, Answer<Vec<PodInterface>>>>,
@@ -83,7 +83,7 @@ pub(crate) struct RouteTable {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Labeller {
+pub(crate) struct Labeler {
     pub(crate) sources: Vec<Source>,
     /// The labels by name of the PersistentVolume.
     pub(crate) labels: BTreeMap<String, Answer<Option<VolumeLabels>>>,
@@ -281,7 +281,7 @@ impl CloudProvider for Recorder {
     fn volumes(&self) -> Option<Arc<dyn Volumes>> {
         let inner = self.inner.volumes()?;
         let sources = inner.sources().iter().map(Source::from).collect();
-        let empty = || Labeller { sources, labels: BTreeMap::new() };
+        let empty = || Labeler { sources, labels: BTreeMap::new() };
         self.kept.lock().volumes.get_or_insert_with(empty);
         Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }

@@ -120,7 +120,7 @@ fn prune_volume(volume: &mut PersistentVolume, answers: &Answers) {
     let wanted: BTreeSet<&str> = answers
         .volumes
         .iter()
-        .filter_map(|labeller| match labeller.labels.get(&*volume.metadata.name)? {
+        .filter_map(|labeler| match labeler.labels.get(&*volume.metadata.name)? {
             Answer::Ok(labels) => labels.as_ref(),
             Answer::Error(_) => None,
         })
@@ -394,11 +394,11 @@ mod tests {
         }))
         .unwrap();
         let labels = BTreeMap::from([("rack".to_owned(), "r".to_owned())]);
-        let labeller = super::super::record::Labeller {
+        let labeler = super::super::record::Labeler {
             labels: BTreeMap::from([("a".to_owned(), Answer::Ok(Some(labels)))]),
             ..Default::default()
         };
-        prune_volume(&mut volume, &Answers { volumes: Some(labeller), ..Answers::default() });
+        prune_volume(&mut volume, &Answers { volumes: Some(labeler), ..Answers::default() });
         let text = serde_json::to_string(&volume).unwrap();
         assert!(!text.contains("canary"), "{text}");
         assert_eq!(volume.metadata.labels.len(), 2);

@@ -49,7 +49,7 @@ impl Replay {
     pub(crate) fn new(provider: super::Provider, answers: Answers, registry: &Registry, flags: &FlagValues) -> Self {
         let planner = planner(registry, &flags.text("cloud-provider"), &provider.facts, flags);
         let schemes = provider.schemes.unwrap_or_else(|| Schemes::new([&*provider.name]));
-        let sources = answers.volumes.iter().flat_map(|labeller| &labeller.sources).map(source).collect();
+        let sources = answers.volumes.iter().flat_map(|labeler| &labeler.sources).map(source).collect();
         let unmanaged = provider.unmanaged;
         Self { name: provider.name, schemes, unmanaged, answers: Arc::new(answers), planner, sources }
     }

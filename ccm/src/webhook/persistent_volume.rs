@@ -28,18 +28,18 @@ const READ_DEADLINE: Duration = Duration::from_millis(4500);
 /// The entry in the table of webhooks. If the provider does not label volumes, all are admitted.
 pub(crate) fn webhook() -> Webhook {
     let handler = |hosting: &Hosting| -> Arc<dyn AdmissionHandler> {
-        let labeller = hosting.provider.volumes();
-        if labeller.is_none() {
+        let labeler = hosting.provider.volumes();
+        if labeler.is_none() {
             let provider = hosting.provider.name();
             tracing::warn!("the webhook {NAME:?} changes nothing: the provider {provider:?} has no labels for volumes");
         }
-        Arc::new(VolumeLabels { labeller, metrics: hosting.metrics.clone(), dry_run: hosting.dry_run })
+        Arc::new(VolumeLabels { labeler, metrics: hosting.metrics.clone(), dry_run: hosting.dry_run })
     };
     Webhook { name: NAME, path: PATH, handler: Arc::new(handler) }
 }
 
 struct VolumeLabels {
-    labeller: Option<Arc<dyn Volumes>>,
+    labeler: Option<Arc<dyn Volumes>>,
     metrics: Metrics,
     dry_run: bool,
 }
@@ -49,22 +49,22 @@ impl AdmissionHandler for VolumeLabels {
     async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String> {
         let (kind, what) = (&request.kind, (request.operation.as_str(), request.sub_resource.as_str()));
         let made = kind.group.is_empty() && kind.kind == "PersistentVolume" && what == ("CREATE", "");
-        let (true, Some(labeller)) = (made, &self.labeller) else { return Ok(Some(AdmissionResponse::allow())) };
+        let (true, Some(labeler)) = (made, &self.labeler) else { return Ok(Some(AdmissionResponse::allow())) };
         let volume = PersistentVolume::deserialize(&request.object)
             .map_err(|error| format!("the PersistentVolume cannot be read: {error}"))?;
-        let decided = self.decide(&**labeller, &volume).await;
+        let decided = self.decide(&**labeler, &volume).await;
         Ok(Some(if self.dry_run { dry_run(&volume, decided) } else { answer(&volume, decided) }))
     }
 }
 
 impl VolumeLabels {
     /// The change of the volume, or the reason why it must not be created.
-    async fn decide(&self, labeller: &dyn Volumes, volume: &PersistentVolume) -> Result<Mutation, String> {
-        let labels = match decide::origin(volume, labeller.sources()) {
+    async fn decide(&self, labeler: &dyn Volumes, volume: &PersistentVolume) -> Result<Mutation, String> {
+        let labels = match decide::origin(volume, labeler.sources()) {
             Origin::Foreign => return Ok(Mutation::default()),
             Origin::Provisioner(labels) => labels,
             Origin::Cloud(source) => {
-                let answers = ask(labeller, std::slice::from_ref(volume), READ_DEADLINE, &self.metrics).await;
+                let answers = ask(labeler, std::slice::from_ref(volume), READ_DEADLINE, &self.metrics).await;
                 let answer = answers.into_iter().next().unwrap_or(Ok(None));
                 answer.map_err(|error| source.failed(volume, &error))?.unwrap_or_default()
             }

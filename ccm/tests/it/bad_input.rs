@@ -74,7 +74,7 @@ fn an_html_page_instead_of_the_api_is_called_so() {
         }
     });
     let process = Process::start(&["--cloud-provider=fake", &master, "--secure-port=0"]);
-    process.wait_for("answered 502 Bad Gateway with something that is no Kubernetes status");
+    process.wait_for("answered 502 Bad Gateway with something that is not a Kubernetes status");
     process.wait_for("Bad gateway</body>");
 }
 
@@ -105,7 +105,7 @@ fn a_leader_migration_of_an_unknown_controller_is_a_warning() {
         "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: m\n\
          controllerLeaders: [{name: servise, component: '*'}, {name: service, component: '*'}]\n",
     );
-    let text = "] the leader migration lists \"servise\", which is no controller of this program\n";
+    let text = "] the leader migration lists \"servise\", which is not a controller of this program\n";
     assert!(ended.stderr.contains(text) && !ended.stderr.contains("\"service\""), "{}", ended.stderr);
 }
 

@@ -7,15 +7,15 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let missing = "--leader-ca=/nonexistent";
     let leader = "--leader=https://127.0.0.1:1";
     let rows: [(&[&str], &str); 16] = [
-        (&[], "which object? want node/NAME or service/NAMESPACE/NAME\n"),
-        (&["routes"], "\"routes\": one object at a time; want node/NAME or"),
-        (&["pod/x"], "\"pod/x\": want node/NAME or service/NAMESPACE/NAME\n"),
+        (&[], "expected node/NAME or service/NAMESPACE/NAME\n"),
+        (&["routes"], "\"routes\": one object at a time; expected node/NAME or"),
+        (&["pod/x"], "\"pod/x\": expected node/NAME or service/NAMESPACE/NAME\n"),
         (&["service/a/web", "-n", "b"], "\"service/a/web\" and --namespace=b contradict each other"),
         (&["node/a", "-A", "-n", "b"], "--all-namespaces and --namespace contradict each other"),
         (&["node/a", "--as-group=x"], "--as-group=x: add --as=USER"),
         (&["node/a", "--context=x", "--master=http://127.0.0.1:1"], "--context=x: there is no kubeconfig"),
         (&["node/a", "--no-such"], "unknown flag: --no-such"),
-        (&["node/a", "-o", "github"], "--output=github: want text or json"),
+        (&["node/a", "-o", "github"], "--output=github: expected text or json"),
         (&["node/a", "--leader=http://127.0.0.1:1"], "--leader=http://127.0.0.1:1: without https the credentials"),
         (&["node/a", "--leader=10258"], "--leader=10258: not an https address; give something like https://"),
         (&["node/a", "--leader-insecure"], "about --leader, which is not given"),
@@ -127,16 +127,16 @@ mod real_apiserver {
 
     const PENDING: &str = "\
 service default/web
-  done    Service: type LoadBalancer, made AGE ago
+  done    Service: type LoadBalancer, created AGE ago
   waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet
-  waiting address: the status shows none yet
-  done    service-lb-controller: switched on; it makes and removes its balancer
+  waiting address: none yet
+  done    service-lb-controller: enabled; it manages this load balancer
   broken  lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name → start the controller manager, or give the --leader-elect-resource-name and -namespace that it has
   waiting the next leader's write: update Service default/web: finalizer = service.kubernetes.io/load-balancer-cleanup \
 (because the load balancer must be deleted before the Service)
   waiting the next leader's write: create LoadBalancer BALANCER: ingress = 203.0.113.1 or the next free address \
 (because the Service wants a load balancer)
-  broken  hosts: the cluster has no node, so that the balancer has no hosts → add nodes; they become hosts automatically
+  broken  hosts: the cluster has no node, so that the load balancer has no hosts → add nodes; they become hosts automatically
   waiting load balancer BALANCER: not made yet
 broken: lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name → \
 start the controller manager, or give the --leader-elect-resource-name and -namespace that it has (and 1 more above)
@@ -233,7 +233,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             "  done    address: 203.0.113.",
             "  done    lease kube-system/cloud-controller-manager: held by ",
             "  done    the controllers: have nothing to write for it\n",
-            "  done    hosts: 1 of 1 nodes are hosts of the balancer\n",
+            "  done    hosts: 1 of 1 nodes are hosts of the load balancer\n",
             "  Normal EnsuredLoadBalancer ",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
@@ -247,7 +247,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(end.starts_with("broken: ") && end.contains("the quota is used up"), "{end}");
 
         let said = scene.explain(&["service/default/api", &leader, "--leader-insecure"]);
-        said.prints(&["  done    the asked replica: ", "service-lb-controller of the leader: ", "; tried again "]);
+        said.prints(&["  done    the asked replica: ", "service-lb-controller of the leader: ", "; retried "]);
         let document = scene.explain(&["service/default/api", &leader, "--leader-insecure", "-o", "json"]);
         assert_eq!((document.code, &*document.stderr), (Some(2), ""));
         let document: Value = serde_json::from_str(&document.stdout).unwrap();

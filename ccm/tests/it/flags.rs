@@ -127,7 +127,7 @@ fn the_version_names_providers_and_tested_versions_for_programs_too() {
     let text = run(&["version"]).stdout;
     assert_eq!(text.contains("\ncommit "), option_env!("CCM_GIT_COMMIT").is_some(), "{text}");
     assert!(run(&["version", "-o", "yaml"]).stdout.contains("kind: \"Version\"\n"));
-    assert!(run(&["version", "--color=blue"]).stderr.contains("--color=blue: want always, auto or never"));
+    assert!(run(&["version", "--color=blue"]).stderr.contains("--color=blue: expected always, auto or never"));
 }
 
 #[test]

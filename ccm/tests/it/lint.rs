@@ -111,10 +111,10 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
             &["lint"],
             "Error: nothing to look at: name files, folders or - for stdin, or give --cluster or --cloud-config",
         ),
-        (&["lint", MANIFESTS, "--fail-on=info"], "Error: --fail-on=info: want error, warning or never"),
+        (&["lint", MANIFESTS, "--fail-on=info"], "Error: --fail-on=info: expected error, warning or never"),
         (
             &["lint", MANIFESTS, "-o", "xml"],
-            "Error: --output=xml: want text or json or yaml or github or name or sarif",
+            "Error: --output=xml: expected text or json or yaml or github or name or sarif",
         ),
         (&["lint", MANIFESTS, "--fail-at=x"], "Error: unknown flag: --fail-at"),
         (

@@ -6,7 +6,7 @@ use crate::process::{refused, run};
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 6] = [
         (&["--no-such"], "Error: unknown flag: --no-such"),
-        (&["-o", "github", "--cloud-provider=fake"], "Error: --output=github: want text or json"),
+        (&["-o", "github", "--cloud-provider=fake"], "Error: --output=github: expected text or json"),
         (&["node/x", "--cloud-provider=fake"], "Error: migrate-check takes no arguments, got \"node/x\""),
         (&[], "Error: --cloud-provider=NAME is missing ("),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: the kubeconfig /nonexistent: "),
@@ -244,7 +244,7 @@ mod real_apiserver {
         for part in [
             "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
             "--verb=list --resource=pods",
-            "the rights were checked for the user of this command, not for the account of the program",
+            "the permissions were checked for the user of this command, not for the account of the program",
             "; the user of this command may not ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

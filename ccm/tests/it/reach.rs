@@ -126,7 +126,7 @@ mod real_apiserver {
         // the key.
         let good = bed.client_certificate(Authority::Client, "ccm", &["system:masters"]).unwrap();
         std::fs::write(&key, &good.key_pem).unwrap();
-        process.wait_for("the credentials cannot be used; going on with the old ones");
+        process.wait_for("the credentials cannot be used; the old ones stay in use");
         write(&good);
         process.wait_for("Started \"cloud-node-controller\"");
         assert!(!process.log().contains("PRIVATE"), "a key is in the log");

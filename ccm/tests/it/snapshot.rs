@@ -23,7 +23,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let rows: [(&[&str], &str); 8] = [
         (&["node/x", "--cloud-provider=fake"], "\"node/x\": a snapshot is of everything; name the object in"),
-        (&["-o", "xml", "--cloud-provider=fake"], "--output=xml: want text or json or yaml"),
+        (&["-o", "xml", "--cloud-provider=fake"], "--output=xml: expected text or json or yaml"),
         (&["-o", "yaml", "--cloud-provider=fake"], "--output=yaml: the snapshot on stdout is JSON"),
         (&["--html=-", "-o", "json", "--cloud-provider=fake"], "--output=json: the page on stdout is HTML"),
         (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
@@ -52,15 +52,15 @@ fn a_file_that_is_no_snapshot_is_refused_with_the_reason() {
         ("empty", Some(String::new()), "it is empty"),
         ("truncated", Some(good[..good.len() - 9].to_owned()), "it is truncated"),
         ("blank", Some(" \n".into()), "it is empty"),
-        ("words", Some("hello".into()), "it is no JSON"),
-        ("number", Some("7".into()), "it is no JSON object"),
-        ("list", Some("[\"a\"]".into()), "want \"Snapshot\""),
+        ("words", Some("hello".into()), "it is not JSON"),
+        ("number", Some("7".into()), "it is not a JSON object"),
+        ("list", Some("[\"a\"]".into()), "expected \"Snapshot\""),
         ("none of it", Some("{\"a\": 1}".into()), "it has no kind \"Snapshot\""),
-        ("version", Some(with(&|v| v["version"] = json!("x"))), "version \"x\": want 1"),
+        ("version", Some(with(&|v| v["version"] = json!("x"))), "version \"x\": expected 1"),
         ("labels", Some(with(&|v| v["nodes"] = json!([{"name": "a", "labels": 7}]))), "nodes[0].labels: "),
         ("time", Some(with(&|v| v["taken"] = json!("yesterday"))), "taken: "),
         ("huge", None, "it is larger than 1024 MiB"),
-        ("plan", Some(r#"{"kind": "Plan", "version": 1}"#.into()), "kind \"Plan\": want \"Snapshot\""),
+        ("plan", Some(r#"{"kind": "Plan", "version": 1}"#.into()), "kind \"Plan\": expected \"Snapshot\""),
         (
             "newer",
             Some(with(&|v| v["version"] = json!(2))),
@@ -171,7 +171,7 @@ mod real_apiserver {
             ended(command.output().unwrap())
         }
 
-        async fn labelled_node(&self, name: &str, spec: &Value, ready: bool) {
+        async fn labeled_node(&self, name: &str, spec: &Value, ready: bool) {
             let metadata = json!({"name": name, "labels": {"team": CANARY, "kubernetes.io/arch": "amd64", "pool": "web"},
                 "annotations": {"example.com/token": CANARY, "kubeadm.alpha.kubernetes.io/x": CANARY}});
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec});
@@ -210,13 +210,13 @@ mod real_apiserver {
         async fn furnish(&self) {
             let taint = taint();
             let foreign = json!({"key": "example.com/x", "value": CANARY, "effect": "NoSchedule"});
-            self.labelled_node("fresh", &json!({ "taints": [taint, foreign] }), true).await;
+            self.labeled_node("fresh", &json!({ "taints": [taint, foreign] }), true).await;
             let ranged = json!({"podCIDR": "10.1.2.0/24", "podCIDRs": ["10.1.2.0/24"], "providerID": "fake://ranged"});
-            self.labelled_node("ranged", &ranged, true).await;
-            self.labelled_node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
-            self.labelled_node("gone", &json!({"providerID": "fake://gone"}), false).await;
-            self.labelled_node("throttled", &json!({"providerID": "fake://throttled", "taints": [taint]}), true).await;
-            self.labelled_node("stranger", &json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}), true).await;
+            self.labeled_node("ranged", &ranged, true).await;
+            self.labeled_node("stopped", &json!({"providerID": "fake://stopped"}), false).await;
+            self.labeled_node("gone", &json!({"providerID": "fake://gone"}), false).await;
+            self.labeled_node("throttled", &json!({"providerID": "fake://throttled", "taints": [taint]}), true).await;
+            self.labeled_node("stranger", &json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}), true).await;
             let none = json!({});
             let annotated = |key: &str, value: &str| {
                 let key = format!("service.beta.kubernetes.io/{key}");
@@ -385,7 +385,7 @@ mod real_apiserver {
         for (path, text) in [
             (folder.clone(), "it is a directory; name a file in it".to_owned()),
             (format!("{folder}/no/s.json"), "No such file or directory".into()),
-            ("/dev/null".into(), "it is no regular file".into()),
+            ("/dev/null".into(), "it is not a regular file".into()),
             ("/proc/s.json".into(), "cannot write the snapshot /proc/s.json: ".into()),
         ] {
             let ended = scene.secretive(&admin, &["snapshot", "-f", &path]);

@@ -96,7 +96,7 @@ fn lists_of_controllers_in_upstream_manifests_keep_their_meaning() {
         let (_, args) = MANIFESTS.iter().find(|(known, _)| *known == place).unwrap();
         let options = Options::from_args(args.split(' ')).unwrap();
         let names = options.switched_on().map(|controller| controller.name);
-        // When these manifests were written, the API server labelled volumes: the controller may be added to any list
+        // When these manifests were written, the API server labeled volumes: the controller may be added to any list
         // with `*`.
         names.filter(|name| *name != "persistentvolume-label-controller").collect::<Vec<_>>()
     };

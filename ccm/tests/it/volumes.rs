@@ -72,8 +72,8 @@ faults:
             serde_json::from_str(&body).unwrap()
         }
 
-        async fn until_labelled(&self, name: &str) -> Value {
-            until(&format!("{name} is labelled"), async || !zone(&self.get(name).await).is_empty()).await;
+        async fn until_labeled(&self, name: &str) -> Value {
+            until(&format!("{name} is labeled"), async || !zone(&self.get(name).await).is_empty()).await;
             self.get(name).await
         }
 
@@ -132,11 +132,11 @@ faults:
         let flags = ["--leader-elect=false", "--controllers=pvlabel"];
         let mut process = scene.start(&flags);
         for name in ["ebs", "pd", "azure", "cinder", "vsphere", "csi"] {
-            let labelled = scene.until_labelled(name).await;
-            assert_eq!((zone(&labelled), &labelled["metadata"]["labels"][REGION]), ("b__a", &json!("r")));
-            assert_eq!(terms(&labelled)[0]["matchExpressions"], added(), "{name}");
+            let labeled = scene.until_labeled(name).await;
+            assert_eq!((zone(&labeled), &labeled["metadata"]["labels"][REGION]), ("b__a", &json!("r")));
+            assert_eq!(terms(&labeled)[0]["matchExpressions"], added(), "{name}");
         }
-        assert_eq!(terms(&scene.until_labelled("bound").await), &own);
+        assert_eq!(terms(&scene.until_labeled("bound").await), &own);
         process.wait_for("error querying AWS EBS volume vol-gone: disk is not found");
         let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dgone";
         let emitted = async || scene.bed.get(events).await.unwrap().1.contains("FailedToLabelVolume");
@@ -160,10 +160,10 @@ faults:
         };
         let (before, questions) = (versions().await, scene.asked().len());
         let _again = scene.start(&flags);
-        // It looks up again only the two that could not be labelled.
+        // It looks up again only the two that could not be labeled.
         until("asked again", async || scene.asked().len() >= questions + 2).await;
         scene.make(&volume("last", &csi())).await;
-        scene.until_labelled("last").await;
+        scene.until_labeled("last").await;
         let after = versions().await;
         assert!(after.len() == before.len() + 1 && before.iter().all(|version| after.contains(version)), "{after:?}");
     }
@@ -235,12 +235,12 @@ faults:
 
         // The API server applies its own configuration with a delay.
         let mut tries = 0;
-        let labelled = async || {
+        let labeled = async || {
             tries += 1;
             let (_, answer) = post(&scene.bed, VOLUMES, &volume(&format!("try-{tries}"), &csi())).await;
             !zone(&answer).is_empty()
         };
-        until("the webhook is asked", labelled).await;
+        until("the webhook is asked", labeled).await;
         let made = scene.make(&volume("ebs", &ebs("vol-1"))).await;
         assert_eq!((zone(&made), &terms(&made)[0]["matchExpressions"]), ("b__a", &added()));
         let mut mine = volume("mine", &ebs("vol-1"));

@@ -225,7 +225,7 @@ fn without_the_gate_a_webhook_or_a_port_nothing_is_served() {
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{flags:?}");
     }
     let hosting = Hosting::serving(&[NOBODY, GATE, "--webhooks=other"]);
-    assert_eq!(hosting.post("/obey", JSON, &review("x")).0, 404, "it is not switched on");
+    assert_eq!(hosting.post("/obey", JSON, &review("x")).0, 404, "it is not enabled");
     assert_eq!(hosting.post("/other", JSON, &review("x")).0, 200);
     assert_eq!(hosting.process.listeners(), 2);
 }

@@ -1,4 +1,4 @@
-//! Leader election over a Lease, with client-go's visible behaviour.
+//! Leader election over a Lease, with client-go's visible behavior.
 //!
 //! Three rules keep two processes from leading at once, whatever the wall clocks show:
 //!
@@ -100,7 +100,7 @@ pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Option
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease = match client.read(&Call::get(path)).await.map(Lease::from_value) {
         Ok(Some(lease)) => lease,
-        Ok(None) => return Err(ApiError::Decode("it is no Lease with a resourceVersion".into())),
+        Ok(None) => return Err(ApiError::Decode("it is not a Lease with a resourceVersion".into())),
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };

@@ -1,4 +1,4 @@
-//! The event recorder, with client-go's visible behaviour.
+//! The event recorder, with client-go's visible behavior.
 //!
 //! ```text
 //! ComponentRecorder::event ─> bounded queue ─> Correlator (aggregate, count, limit) ─> Deliver ─> API server

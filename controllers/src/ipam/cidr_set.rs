@@ -1,6 +1,6 @@
 //! One range, cut into blocks of one size, and the used blocks. Pure.
 //!
-//! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/cidrset/cidr_set.go`. Unlike there, a
+//! Source of the behavior: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/cidrset/cidr_set.go`. Unlike there, a
 //! block that several holders cover is free only after the last of them releases it.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Validates the flags. Pure.
 //!
-//! Source of the behaviour: `kubernetes/kubernetes` `cmd/cloud-controller-manager/nodeipamcontroller.go` and
+//! Source of the behavior: `kubernetes/kubernetes` `cmd/cloud-controller-manager/nodeipamcontroller.go` and
 //! `pkg/controller/nodeipam/node_ipam_controller.go`. Upstream stops at the first error, ignores a service range that
 //! it cannot read, and detects a mask longer than an address only when the first node gets an invalid range.
 

@@ -5,7 +5,7 @@
 //! Disabled unless the provider enables it, since in most clusters kube-controller-manager does this. Two allocators
 //! for one cluster assign a block to two nodes.
 //!
-//! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
+//! Source of the behavior: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
 //!
 //! * A node whose range is no CIDR or is outside of `--cluster-cidr` gets an event and a log line; the process
 //!   continues. Upstream never starts again, and no node gets a range.

@@ -3,7 +3,7 @@
 //! A block is used from the time when it is chosen for a node until that node is deleted, shows other blocks, or the
 //! API server has refused to write it. So no block is ever chosen for two nodes.
 //!
-//! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/range_allocator.go`.
+//! Source of the behavior: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/range_allocator.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -86,7 +86,7 @@ impl fmt::Display for Finding {
         match self {
             Self::Malformed(text) => write!(
                 f,
-                "The pod range {text:?} of the node is no CIDR address. Delete the Node object; it gets another range when it \
+                "The pod range {text:?} of the node is not a CIDR address. Delete the Node object; it gets another range when it \
                  registers again"
             ),
             Self::Outside(range) => write!(

@@ -1,6 +1,6 @@
 //! cloud-node-lifecycle-controller: deletes nodes whose instance is gone, taints those whose instance is stopped.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/nodelifecycle/node_lifecycle_controller.go`.
+//! Source of the behavior: `kubernetes/cloud-provider` `controllers/nodelifecycle/node_lifecycle_controller.go`.
 //! Unlike there, a node is deleted only on evidence that is sufficient for its age, and the deletions of one pass are
 //! limited.
 

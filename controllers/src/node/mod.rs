@@ -1,6 +1,6 @@
 //! cloud-node-controller: initializes new nodes, keeps addresses and the older labels current.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
+//! Source of the behavior: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
 
 mod decide;
 pub(crate) mod metrics;

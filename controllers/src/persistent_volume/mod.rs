@@ -58,7 +58,7 @@ pub type Answer = Result<Option<VolumeLabels>, ProviderError>;
 struct VolumeController {
     shared: Shared,
     volumes: Arc<Store<PersistentVolume>>,
-    labeller: Arc<dyn Volumes>,
+    labeler: Arc<dyn Volumes>,
     events: Arc<dyn EventSink>,
     /// The time at which writes may be tried again after the API server refused one for lack of permission.
     forbidden_until: Mutex<Option<Instant>>,
@@ -82,16 +82,16 @@ enum Observed {
 /// that.
 pub fn start(
     shared: Shared,
-    labeller: Option<Arc<dyn Volumes>>,
+    labeler: Option<Arc<dyn Volumes>>,
     events: Arc<dyn EventSink>,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
-    let labeller = labeller.ok_or_else(no_labeller)?;
+    let labeler = labeler.ok_or_else(no_labeler)?;
     let volumes = Store::new(FieldFilter::default());
     let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     let reflector =
         Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).optional(NO_RIGHT, NO_WATCH);
     let queue = shared.queue("pvLabels", RateLimit::DEFAULT);
-    let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeller, events));
+    let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeler, events));
     volumes.on_change({
         let (queue, controller) = (queue.clone(), controller.clone());
         move |change| {
@@ -114,12 +114,12 @@ pub fn start(
 ///
 /// One answer per volume, in order. If the call takes longer than `limit`, all answers are errors.
 pub async fn ask(
-    labeller: &dyn Volumes,
+    labeler: &dyn Volumes,
     volumes: &[PersistentVolume],
     limit: Duration,
     metrics: &Metrics,
 ) -> Vec<Answer> {
-    match ask_in_time(labeller, volumes, limit, metrics).await {
+    match ask_in_time(labeler, volumes, limit, metrics).await {
         Ok(answers) => answers,
         Err(late) => volumes.iter().map(|_| Err(late.clone())).collect(),
     }
@@ -127,7 +127,7 @@ pub async fn ask(
 
 /// The same; the error means that the call took longer than `limit`.
 async fn ask_in_time(
-    labeller: &dyn Volumes,
+    labeler: &dyn Volumes,
     volumes: &[PersistentVolume],
     limit: Duration,
     metrics: &Metrics,
@@ -136,7 +136,7 @@ async fn ask_in_time(
         return Ok(Vec::new());
     }
     let began = tokio::time::Instant::now();
-    let read = async { Ok(labeller.labels(volumes).await) };
+    let read = async { Ok(labeler.labels(volumes).await) };
     let answers = deadline::within(CALL, limit, read).await.map(|answers| match answers.len() == volumes.len() {
         true => answers,
         false => {
@@ -171,10 +171,10 @@ pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, Strin
 pub fn preview(
     shared: Shared,
     volumes: Option<Arc<Store<PersistentVolume>>>,
-    labeller: Option<Arc<dyn Volumes>>,
+    labeler: Option<Arc<dyn Volumes>>,
     events: Arc<dyn EventSink>,
 ) -> Result<Preview, NotStarted> {
-    let labeller = labeller.ok_or_else(no_labeller)?;
+    let labeler = labeler.ok_or_else(no_labeler)?;
     Ok(Box::pin(async move {
         let volumes = match volumes {
             Some(volumes) => volumes,
@@ -184,17 +184,17 @@ pub fn preview(
             },
         };
         let keys = volumes.list().iter().map(|volume| volume.metadata.name.clone()).collect();
-        let controller = VolumeController::new(shared, volumes, labeller, events);
+        let controller = VolumeController::new(shared, volumes, labeler, events);
         preview::sync_once(&controller, keys).await
     }))
 }
 
 /// Checks that the controller can run with this provider; the error is the reason why not.
 pub fn applies(provider: &dyn CloudProvider) -> Result<(), NotStarted> {
-    provider.volumes().map(drop).ok_or_else(no_labeller)
+    provider.volumes().map(drop).ok_or_else(no_labeler)
 }
 
-fn no_labeller() -> NotStarted {
+fn no_labeler() -> NotStarted {
     NotStarted("cloud provider does not support labels of volumes".into())
 }
 
@@ -229,7 +229,7 @@ impl Reconciler for VolumeController {
             })
             .collect();
         let asked: Vec<PersistentVolume> = known.iter().flatten().map(|(volume, _)| (**volume).clone()).collect();
-        let mut answers = match ask_in_time(&*self.labeller, &asked, READ_DEADLINE, &self.shared.metrics).await {
+        let mut answers = match ask_in_time(&*self.labeler, &asked, READ_DEADLINE, &self.shared.metrics).await {
             Ok(answers) => answers.into_iter(),
             Err(late) if asked.len() == 1 => vec![Err(late)].into_iter(),
             Err(_) => Vec::new().into_iter(),
@@ -267,14 +267,14 @@ impl VolumeController {
     fn new(
         shared: Shared,
         volumes: Arc<Store<PersistentVolume>>,
-        labeller: Arc<dyn Volumes>,
+        labeler: Arc<dyn Volumes>,
         events: Arc<dyn EventSink>,
     ) -> Self {
-        Self { shared, volumes, labeller, events, forbidden_until: Mutex::default() }
+        Self { shared, volumes, labeler, events, forbidden_until: Mutex::default() }
     }
 
     fn lacks_labels(&self, volume: &PersistentVolume) -> Option<&VolumeSource> {
-        decide::lacks_labels(volume, self.labeller.sources())
+        decide::lacks_labels(volume, self.labeler.sources())
     }
 
     async fn ask_alone(&self, volume: &PersistentVolume, until: Instant) -> Answer {
@@ -282,7 +282,7 @@ impl VolumeController {
         if limit.is_zero() {
             return Err(ProviderError::deadline(CALL, READ_DEADLINE));
         }
-        let answers = ask(&*self.labeller, std::slice::from_ref(volume), limit, &self.shared.metrics).await;
+        let answers = ask(&*self.labeler, std::slice::from_ref(volume), limit, &self.shared.metrics).await;
         answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("no answer from the provider")))
     }
 
@@ -325,7 +325,7 @@ impl VolumeController {
                 *self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let labels: Vec<&str> = mutation.labels.iter().map(|(key, _, _)| key.as_str()).collect();
                 let affinity = mutation.affinity.is_some();
-                tracing::info!(volume = %volume.metadata.name, ?labels, affinity, "labelled the volume");
+                tracing::info!(volume = %volume.metadata.name, ?labels, affinity, "labeled the volume");
                 Ok(Outcome::Done)
             }
             Err(error) if error.is_not_found() => Ok(Outcome::Done),
@@ -363,7 +363,7 @@ impl VolumeController {
         if until.is_none() {
             tracing::warn!(
                 %error,
-                "volumes cannot be labelled: grant `patch` on persistentvolumes, or disable the controller with \
+                "volumes cannot be labeled: grant `patch` on persistentvolumes, or disable the controller with \
                  --controllers=*,-{NAME}; retried from time to time"
             );
         }

@@ -1,6 +1,6 @@
 //! The routes to delete, create and keep, and the condition of each node. Pure.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are
+//! Source of the behavior: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are
 //! compared as networks, not as text.
 
 use std::collections::{BTreeMap, BTreeSet};

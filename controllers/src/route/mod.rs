@@ -1,6 +1,6 @@
 //! node-route-controller: one route per pod range of a node, and the condition `NetworkUnavailable`.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
+//! Source of the behavior: `kubernetes/cloud-provider` `controllers/route/route_controller.go`.
 
 mod apply;
 mod decide;

@@ -124,7 +124,7 @@ impl ServiceController {
         match decide::removal(&plan) {
             None => Ok(()),
             Some(step) => Err(NotNodes::Seen(format!(
-                "the load balancer has hosts that are no nodes of the cluster ({} {} {})",
+                "the load balancer has hosts that are not nodes of the cluster ({} {} {})",
                 step.verb.as_str(),
                 step.kind,
                 step.id
@@ -174,7 +174,7 @@ impl ServiceController {
         tracing::warn!(service = %service.key(), reason, "the load balancer keeps its hosts");
         let message = format!(
             "The load balancer keeps its present hosts although no node is available: {reason}. It is checked again; if the \
-             balancer should lose its last host, set --allow-emptying-load-balancers, or label the nodes with \
+             load balancer should lose its last host, set --allow-emptying-load-balancers, or label the nodes with \
              node.kubernetes.io/exclude-from-external-load-balancers"
         );
         self.events.event(&Subject::service(service), EventType::Warning, "LoadBalancerHostsKept", &message);

@@ -78,7 +78,7 @@ fn words(service: &Service) -> Vec<Finding> {
     let fields = fields.into_iter().map(|(key, value, known)| (key.to_owned(), value, known)).chain(protocols);
     fields
         .filter(|(_, value, known)| !value.is_empty() && !known.contains(value))
-        .map(|(key, value, known)| error(key, value, format!("unknown word; want {}", one_of(known))))
+        .map(|(key, value, known)| error(key, value, format!("unknown word; expected {}", one_of(known))))
         .collect()
 }
 
@@ -101,7 +101,7 @@ fn ports(service: &Service) -> Vec<Finding> {
         let ServicePort { name, protocol, port, node_port, .. } = port;
         let key = |field: &str| format!("spec.ports[{at}].{field}");
         if !(1..=65535).contains(port) {
-            findings.push(error(key("port"), port.to_string(), "want a number from 1 to 65535"));
+            findings.push(error(key("port"), port.to_string(), "expected a number from 1 to 65535"));
         } else if !numbers.insert((protocol, port)) {
             findings.push(error(
                 key("port"),
@@ -115,7 +115,7 @@ fn ports(service: &Service) -> Vec<Finding> {
             findings.push(error(key("name"), name, "there is a port of this name already"));
         }
         if !(0..=65535).contains(node_port) {
-            findings.push(error(key("nodePort"), node_port.to_string(), "want a number from 1 to 65535, or none"));
+            findings.push(error(key("nodePort"), node_port.to_string(), "expected a number from 1 to 65535, or none"));
         } else if *node_port != 0 && !node_ports.insert((protocol, node_port)) {
             findings.push(error(key("nodePort"), node_port.to_string(), "another port has this node port already"));
         }
@@ -138,7 +138,7 @@ fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
         Some("") => findings.push(error(
             "spec.loadBalancerClass",
             "",
-            "must not be empty: name a class, or leave it out for the default balancer",
+            "must not be empty: name a class, or leave it out for the default load balancer",
         )),
         Some(class) => match classes.iter().find(|known| known.name == class) {
             Some(known) if known.is_on => findings.extend(without_node_ports(service)),
@@ -161,7 +161,7 @@ fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
             Severity::Info,
             "spec.ports",
             protocols.join(", "),
-            "several protocols at one balancer: not every cloud can; if yours cannot, make one Service for each",
+            "several protocols at one load balancer: not every cloud can; if yours cannot, make one Service for each",
         ));
     }
     findings
@@ -187,7 +187,7 @@ fn without_node_ports(service: &Service) -> Option<Finding> {
             Severity::Warning,
             "spec.allocateLoadBalancerNodePorts",
             "false",
-            "a port without node port is not reached by a balancer that sends to nodes; remove this, or give each port its nodePort",
+            "a port without node port is not reached by a load balancer that sends to nodes; remove this, or give each port its nodePort",
         )
     })
 }
@@ -202,7 +202,7 @@ fn address(service: &Service) -> Option<Finding> {
             Severity::Info,
             "deprecated: its meaning differs from cloud to cloud; an annotation of the cloud says it better",
         ),
-        Err(_) => (Severity::Warning, "not an IP address, which is what most clouds want"),
+        Err(_) => (Severity::Warning, "not an IP address, which is what most clouds require"),
     };
     Some(finding(severity, "spec.loadBalancerIP", asked, message))
 }
@@ -301,23 +301,22 @@ mod tests {
         let rows = [
             (
                 json!({"sessionAffinity": "ClientIp"}),
-                "spec.sessionAffinity \"ClientIp\": unknown word; want None or ClientIP",
+                "spec.sessionAffinity \"ClientIp\": unknown word; expected None or ClientIP",
             ),
             (
                 json!({"externalTrafficPolicy": "local"}),
-                "spec.externalTrafficPolicy \"local\": unknown word; want Cluster or Local",
+                "spec.externalTrafficPolicy \"local\": unknown word; expected Cluster or Local",
             ),
             (
                 json!({"ports": [{"port": 80, "protocol": "tcp"}]}),
-                "spec.ports[0].protocol \"tcp\": unknown word; want TCP, UDP or SCTP",
+                "spec.ports[0].protocol \"tcp\": unknown word; expected TCP, UDP or SCTP",
             ),
         ];
         for (spec, expected) in rows {
             assert_eq!(balancer(&spec), [format!("error {expected}")]);
         }
         let misspelt = lines(&json!({"type": "Loadbalancer", "ports": [{"port": 80}], "loadBalancerClass": "a/b"}));
-        let expected =
-            "error spec.type \"Loadbalancer\": unknown word; want ClusterIP, NodePort, LoadBalancer or ExternalName";
+        let expected = "error spec.type \"Loadbalancer\": unknown word; expected ClusterIP, NodePort, LoadBalancer or ExternalName";
         assert_eq!(misspelt, [expected]);
     }
 
@@ -334,9 +333,9 @@ mod tests {
                 "error spec.ports[1].port \"80\": there is a port 80 with protocol TCP already",
                 "error spec.ports[1].name \"a\": there is a port of this name already",
                 "error spec.ports[1].nodePort \"30080\": another port has this node port already",
-                "error spec.ports[2].port \"0\": want a number from 1 to 65535",
+                "error spec.ports[2].port \"0\": expected a number from 1 to 65535",
                 "error spec.ports[2].name: needed where there are several ports",
-                "error spec.ports[2].nodePort \"70000\": want a number from 1 to 65535, or none",
+                "error spec.ports[2].nodePort \"70000\": expected a number from 1 to 65535, or none",
             ]
         );
         assert_eq!(

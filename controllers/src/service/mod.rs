@@ -1,6 +1,6 @@
 //! service-lb-controller: load balancers for Services of type LoadBalancer.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/service/controller.go`. Unlike there, a Service
+//! Source of the behavior: `kubernetes/cloud-provider` `controllers/service/controller.go`. Unlike there, a Service
 //! and its host updates are never processed at the same time, Services that share cloud objects are handed to the
 //! provider together, and a burst of node changes is one pass.
 

@@ -198,19 +198,19 @@ fn tainted(key: &str) -> Node {
     Node { taints: [taint].into(), ..node("a") }
 }
 
-fn labelled(key: &str, value: &str) -> Node {
+fn labeled(key: &str, value: &str) -> Node {
     Node { labels: [(key, value)].into_iter().collect(), ..node("a") }
 }
 
 #[test]
 fn the_exclusion_label_takes_a_node_out_unless_it_reads_as_false() {
     for out in ["", "true", "1", "t", "foo", "no", "FaLsE", "false ", "00"] {
-        assert!(labelled(LABEL_EXCLUDE_BALANCERS, out).is_excluded_from_balancers(), "{out:?}");
+        assert!(labeled(LABEL_EXCLUDE_BALANCERS, out).is_excluded_from_balancers(), "{out:?}");
     }
     for within in ["0", "f", "F", "false", "FALSE", "False"] {
-        assert!(!labelled(LABEL_EXCLUDE_BALANCERS, within).is_excluded_from_balancers(), "{within:?}");
+        assert!(!labeled(LABEL_EXCLUDE_BALANCERS, within).is_excluded_from_balancers(), "{within:?}");
     }
-    assert!(!labelled("node-role.kubernetes.io/control-plane", "").is_excluded_from_balancers());
+    assert!(!labeled("node-role.kubernetes.io/control-plane", "").is_excluded_from_balancers());
     assert!(!node("a").is_excluded_from_balancers());
 }
 

@@ -169,7 +169,7 @@ fn head(scene: &Scene, args: Args) -> Vec<String> {
     if !age.is_zero() {
         let behind = age.as_secs() / 60;
         lines.push(format!(
-            "  The clock of the API is {behind} minutes behind, since the absence of an instance is no evidence for a young node: \
+            "  The clock of the API is {behind} minutes behind, since the absence of an instance is not evidence for a young node: \
              kubectl counts times from that clock."
         ));
     }

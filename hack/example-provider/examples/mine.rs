@@ -15,7 +15,7 @@ impl Machines {
             id => match id.strip_prefix("mine://") {
                 Some(serial) => Ok(Some((serial.to_owned(), true))),
                 // Of another cloud: this says nothing about any machine of ours.
-                None => Err(ProviderError::unknown(format!("{id:?} is no provider ID of mine"))),
+                None => Err(ProviderError::unknown(format!("{id:?} is not a provider ID of mine"))),
             },
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn find(rack: &Rack, node: &Node) -> Result<Option<Machine>, Provider
     let id = node.provider_id_or_empty();
     let serial = match id.strip_prefix(NAME).and_then(|rest| rest.strip_prefix("://")) {
         Some("") => return Err(ProviderError::unknown(format!("provider ID {id:?} has no serial number"))),
-        None if !id.is_empty() => return Err(ProviderError::unknown(format!("{id:?} is no provider ID of {NAME}"))),
+        None if !id.is_empty() => return Err(ProviderError::unknown(format!("{id:?} is not a provider ID of {NAME}"))),
         serial => serial,
     };
     let mut machines = rack.list::<Machine>("machines")?.into_iter();

@@ -30,7 +30,7 @@ impl Rack {
             for value in fields.list("addresses") {
                 match value.text().unwrap_or_default().parse() {
                     Ok(address) => addresses.push(address),
-                    Err(_) => value.problem("want an IP address"),
+                    Err(_) => value.problem("expected an IP address"),
                 }
             }
             if directory.is_none() && folder.is_empty() {

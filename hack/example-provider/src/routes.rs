@@ -26,7 +26,7 @@ const KIND: &str = "routes";
 /// The file name of a validated range.
 fn file(range: &str) -> Result<String, ProviderError> {
     let range = parse_cidr(range).ok_or_else(|| {
-        ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("pod range {range:?} is no CIDR"))
+        ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("pod range {range:?} is not a CIDR"))
     })?;
     Ok(range.trunc().to_string().replace('/', "_"))
 }

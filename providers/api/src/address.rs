@@ -1,6 +1,6 @@
 //! Node addresses: parsing IP addresses as Kubernetes does, and the rules that produce a node's address list.
 //!
-//! Behaviour of `k8s.io/utils/net` (`ParseIPSloppy`, `ParseCIDRSloppy`), `kubernetes/cloud-provider`
+//! Behavior of `k8s.io/utils/net` (`ParseIPSloppy`, `ParseCIDRSloppy`), `kubernetes/cloud-provider`
 //! `node/helpers/address.go` and `controllers/node/node_controller.go`, and `kubernetes/component-helpers`
 //! `node/util/ips.go`, `node/util/cloudproviders/`.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

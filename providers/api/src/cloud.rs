@@ -95,7 +95,7 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// `None`: volumes are not labelled.
+    /// `None`: volumes are not labeled.
     fn volumes(&self) -> Option<Arc<dyn Volumes>> {
         None
     }

@@ -1,7 +1,7 @@
 //! Durations in Go's format: `1h30m`, `300ms`, `1.5s`.
 //!
 //! Flags, the component configuration and cloud configs of existing clusters use this form, and logs and events print
-//! it. Behaviour of `time.ParseDuration` and `time.Duration.String` (Go standard library, `time/time.go` and
+//! it. Behavior of `time.ParseDuration` and `time.Duration.String` (Go standard library, `time/time.go` and
 //! `time/format.go`), with one exception: a negative duration is an error, because it has no meaning in any of our
 //! settings.
 use std::{borrow::Cow, fmt::Write as _, time::Duration};

@@ -32,7 +32,7 @@ pub enum ProviderError {
     /// action.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
-    /// The disk of a volume does not exist. Volume labelling retries only at long intervals.
+    /// The disk of a volume does not exist. Volume labeling retries only at long intervals.
     #[error("disk is not found")]
     DiskNotFound,
     /// Retry after exactly this delay. The service queue does not count it as a failure.

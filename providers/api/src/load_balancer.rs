@@ -107,7 +107,7 @@ pub trait LoadBalancer: Send + Sync {
         let mut plan = Plan::new(format!("service {}", item.service.key()));
         let verb = match (item.action, observed.as_bool()) {
             (_, None) => {
-                return Err(ProviderError::unknown("the observed state does not show whether a balancer exists"));
+                return Err(ProviderError::unknown("the observed state does not show whether a load balancer exists"));
             }
             (ServiceAction::Delete, Some(true)) => Verb::Delete,
             (ServiceAction::Delete, Some(false)) => return Ok(plan),

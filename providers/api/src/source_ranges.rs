@@ -1,6 +1,6 @@
 //! The source ranges of clients that may connect to a load balancer.
 //!
-//! Behaviour of `kubernetes/cloud-provider` `service/helpers/helper.go` (`GetLoadBalancerSourceRanges`).
+//! Behavior of `kubernetes/cloud-provider` `service/helpers/helper.go` (`GetLoadBalancerSourceRanges`).
 use std::collections::BTreeSet;
 use std::fmt;
 

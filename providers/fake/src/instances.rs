@@ -44,7 +44,7 @@ pub(crate) fn find(
         }
         // The file is complete only for this cloud.
         Unlisted::Missing if is_foreign(provider_id, provider_name) => {
-            Err(ProviderError::unknown(format!("{provider_id:?} is no provider ID of {provider_name}")))
+            Err(ProviderError::unknown(format!("{provider_id:?} is not a provider ID of {provider_name}")))
         }
         Unlisted::Invent | Unlisted::Missing => Ok(None),
     }

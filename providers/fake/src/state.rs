@@ -66,7 +66,7 @@ impl Tables {
             if let Some(balancers) = f.value("loadBalancers") {
                 let map = balancers.json().as_object();
                 if map.is_none() {
-                    balancers.problem("want a map");
+                    balancers.problem("expected a map");
                 }
                 for (key, json) in map.into_iter().flatten() {
                     let value = Value::at(json, format!("loadBalancers[{key:?}]"), &problems);

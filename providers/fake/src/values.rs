@@ -41,7 +41,7 @@ pub(crate) fn read_ingress(mut f: Fields<'_>) -> Option<LoadBalancerIngress> {
             let number = port.value("port").and_then(|value| {
                 let number = value.count().and_then(|number| u16::try_from(number).ok());
                 if number.is_none() {
-                    value.problem("want a port number");
+                    value.problem("expected a port number");
                 }
                 number
             });

@@ -37,36 +37,39 @@ pub(crate) static FLAGS: [Flag; 13] = [
     ),
     switch(
         RBS_DEFAULT,
-        "Leave external Services without a class or finalizer to the controller of balancers with backend services (RBS).",
+        "Leave external Services without a class or finalizer to the controller of load balancers with backend services (RBS).",
     ),
     switch(LB_ANNOTATIONS, "Write the names of created objects into annotations of Services."),
     switch(
         DENY_FIREWALL,
-        "Add a firewall rule for each external balancer that denies what its rule does not allow. Needs --enable-l4-deny-firewall-rollback-cleanup.",
+        "Add a firewall rule for each external load balancer that denies what its rule does not allow. Needs --enable-l4-deny-firewall-rollback-cleanup.",
     ),
-    switch(DENY_CLEANUP, "Delete the denying firewall rules of external balancers."),
+    switch(DENY_CLEANUP, "Delete the denying firewall rules of external load balancers."),
     switch(TENANTS, "Start controllers for the projects of tenants. Accepted; this program does not have them."),
     switch(
         FINE_LOCK,
-        "Lock single objects of internal balancers. Accepted without effect: Services that share objects are planned together.",
+        "Lock single objects of internal load balancers. Accepted without effect: Services that share objects are planned together.",
     ),
     Flag {
         hidden: true,
-        ..switch(DISCRETE_PORTS, "Of releases 1.33 and 1.34. New rules of external balancers name up to five ports.")
+        ..switch(
+            DISCRETE_PORTS,
+            "Of releases 1.33 and 1.34. New rules of external load balancers name up to five ports.",
+        )
     },
     Flag::new(
         SECTION,
         L4_RANGES,
         Kind::Repeated,
         L4_DEFAULT,
-        "CIDRs from which the health checks of passthrough balancers come, separated by commas. IPv6 ranges are left out.",
+        "CIDRs from which the health checks of passthrough load balancers come, separated by commas. IPv6 ranges are left out.",
     ),
     Flag::new(
         SECTION,
         L7_RANGES,
         Kind::Repeated,
         L7_DEFAULT,
-        "CIDRs from which proxies and health checks of application balancers come, separated by commas.",
+        "CIDRs from which proxies and health checks of application load balancers come, separated by commas.",
     ),
     switch(TAINT_STOPPED, "Taint nodes of stopped and suspended instances as shut down. The Go program does not."),
     Flag::new(
@@ -163,7 +166,7 @@ pub(crate) fn user_agent() -> String {
     format!("Kubernetes/{} ({} {}) ccm/{}", KUBERNETES, os(), arch(), env!("CARGO_PKG_VERSION"))
 }
 
-/// The version of Kubernetes whose behaviour this program has.
+/// The version of Kubernetes whose behavior this program has.
 const KUBERNETES: &str = "1.36.0";
 
 /// In Go's spelling.

@@ -60,7 +60,7 @@ pub fn no_machine(node: &Node, looked_for: &str, machines: Result<&[Machine], St
         },
     };
     ProviderError::InstanceNotFound
-        .wrap(format!("{looked_for}, which is no evidence that its machine is gone; {close}; {remedy}"))
+        .wrap(format!("{looked_for}, which is not evidence that its machine is gone; {close}; {remedy}"))
 }
 
 /// The machines that a node may mean, each with what connects them; sorted, those with the node's address first.

@@ -26,7 +26,7 @@ impl NamePattern {
         let regex = Regex::new(&expression).map_err(|error| {
             // The full error prints the pattern over several lines.
             let error = error.to_string();
-            format!("{pattern:?} is no {kind} ({})", error.lines().last().unwrap_or_default().trim())
+            format!("{pattern:?} is not a {kind} ({})", error.lines().last().unwrap_or_default().trim())
         })?;
         Ok(Self { regex: Some(regex), is_negated })
     }
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn a_broken_pattern_is_an_error() {
-        assert_eq!(NamePattern::parse("~(").unwrap_err(), "\"~(\" is no regular expression (error: unclosed group)");
+        assert_eq!(NamePattern::parse("~(").unwrap_err(), "\"~(\" is not a regular expression (error: unclosed group)");
         for glob in ["{a", "[a", "[]"] {
-            assert!(NamePattern::parse(glob).unwrap_err().starts_with(&format!("{glob:?} is no glob (")), "{glob}");
+            assert!(NamePattern::parse(glob).unwrap_err().starts_with(&format!("{glob:?} is not a glob (")), "{glob}");
         }
     }
 

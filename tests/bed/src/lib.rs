@@ -1,6 +1,6 @@
 //! A real Kubernetes API server for tests: etcd and kube-apiserver on 127.0.0.1, with a fresh data folder.
 //!
-//! It has the storage, admission, RBAC, watch and conflict behaviour of Kubernetes, and is ready a few seconds after
+//! It has the storage, admission, RBAC, watch and conflict behavior of Kubernetes, and is ready a few seconds after
 //! [`Bed::start`]. It is not a cluster: there is no scheduler and no kubelet, and no controller manager unless
 //! [`Bed::start_controller_manager`] is called, so only the test changes anything.
 //!

@@ -13,7 +13,7 @@ of permissions, OpenStack Keystone, Nova, Neutron, Octavia, Barbican and Cinder;
 
   --port=<n>              port of the services (0, the default: any free one)
   --admin-port=<n>        port of the admin API
-  --options=<file>        behaviour as JSON: latency, throttle, lag, limits, delays, clock; GET /options of the
+  --options=<file>        behavior as JSON: latency, throttle, lag, limits, delays, clock; GET /options of the
                           admin API shows all of it
   --nodes=<n>             make a network and that many running instances in it
   --until-eof             stop when standard input ends, so that it can't outlive its starter

@@ -1,4 +1,4 @@
-//! moto, an independent simulation of AWS, as a child process. The behaviour suite runs against it and against the
+//! moto, an independent simulation of AWS, as a child process. The behavior suite runs against it and against the
 //! simulation of this crate.
 //!
 //! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It is slow with many resources: use

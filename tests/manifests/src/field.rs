@@ -195,7 +195,7 @@ const END: &str = "<!-- end of roles -->";
 /// The page with the current table.
 pub fn page(old: &str) -> anyhow::Result<String> {
     let cut = old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = cut.with_context(|| format!("manifests/{PAGE}: want the lines {BEGIN:?} and {END:?}"))?;
+    let (before, after) = cut.with_context(|| format!("manifests/{PAGE}: expected the lines {BEGIN:?} and {END:?}"))?;
     Ok(format!("{before}{BEGIN}{}{END}{after}", table()))
 }
 

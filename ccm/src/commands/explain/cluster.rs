@@ -31,7 +31,7 @@ pub(super) struct Needed {
 /// The controllers that handle an object.
 pub(super) fn needed(object: &Object) -> Vec<Needed> {
     match object {
-        Object::Service(_) => vec![Needed { name: service::NAME, does: "makes and removes its balancer", now: true }],
+        Object::Service(_) => vec![Needed { name: service::NAME, does: "manages this load balancer", now: true }],
         Object::Node(node) => {
             let new = node.has_taint(TAINT_UNINITIALIZED);
             let unwell = lifecycle::decide::needs_answer(node) || lifecycle::decide::recovered(node);
@@ -41,7 +41,7 @@ pub(super) fn needed(object: &Object) -> Vec<Needed> {
             ];
             if let Some(reason) = unreachable(node) {
                 let ours = reason == REASON_NO_ROUTE;
-                needed.push(Needed { name: route::NAME, does: "makes the routes to its pods", now: ours });
+                needed.push(Needed { name: route::NAME, does: "creates the routes to its pods", now: ours });
             }
             needed
         }
@@ -94,7 +94,7 @@ pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)],
                 "see that component".to_owned(),
             )),
             (true, None, Some(Lease::Migration)) => Ok("under the lease of the leader migration"),
-            (true, None, _) => Ok("switched on"),
+            (true, None, _) => Ok("enabled"),
         })
     };
     let fact = |needed: &Needed| match state(needed) {
@@ -164,7 +164,7 @@ pub(in crate::commands) fn lease(
 pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     let about = "hosts";
     if nodes.is_empty() {
-        let text = "the cluster has no node, so that the balancer has no hosts";
+        let text = "the cluster has no node, so that the load balancer has no hosts";
         return Fact::bad(about, text, "add nodes; they become hosts automatically");
     }
     let left_out: Vec<(&Node, String)> =
@@ -176,14 +176,14 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     }
     let candidates: Vec<&NodeRef> = nodes.iter().filter(|node| node.left_out_of_balancers().is_none()).collect();
     if candidates.is_empty() {
-        let text = format!("none of {} nodes is a host of the balancer ({reasons})", nodes.len());
+        let text = format!("none of {} nodes is a host of the load balancer ({reasons})", nodes.len());
         return Fact::bad(about, text, "remove the label or the taint, or add nodes");
     }
     let foreign = |node: &NodeRef| view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
     let strangers = candidates.iter().filter(|node| foreign(node)).count();
     let new = candidates.iter().filter(|node| !foreign(node) && node.has_taint(TAINT_UNINITIALIZED)).count();
     let hosts = candidates.len() - strangers - new;
-    let mut text = format!("{hosts} of {} nodes are hosts of the balancer", nodes.len());
+    let mut text = format!("{hosts} of {} nodes are hosts of the load balancer", nodes.len());
     let notes = [
         (!reasons.is_empty()).then(|| format!("not {reasons}")),
         (strangers > 0).then(|| format!("{strangers} of another cloud")),

@@ -113,7 +113,7 @@ impl Leader {
                 story.leader = Some(said(&self.url, answer, scope, &state));
             }
             Err(error) => {
-                let text = format!("{}: its answer is no state of this program: {error}", self.label());
+                let text = format!("{}: its answer is not a state of this program: {error}", self.label());
                 story.unseen.push(text);
             }
         }
@@ -225,9 +225,9 @@ fn failed(happened: &RecentEntry) -> Fact {
         return Fact::good("its last failure", format!("{text}; it went well since"));
     }
     text.push_str(&match failure.next_try_seconds {
-        Some(0) => "; tried again now".to_owned(),
-        Some(next) => format!("; tried again in {next}s"),
-        None => "; tried again when the object changes".to_owned(),
+        Some(0) => "; retried now".to_owned(),
+        Some(next) => format!("; retried in {next}s"),
+        None => "; retried when the object changes".to_owned(),
     });
     let state = if failure.is_passing() { FactState::Waiting } else { FactState::Bad };
     let hint = failure.remediation.clone().unwrap_or_else(|| "see the message, and its log".to_owned());

@@ -13,7 +13,7 @@ use super::events::ago;
 use super::report::Story;
 
 fn born(created: Option<Timestamp>, now: Timestamp) -> String {
-    created.map_or_else(|| "exists".to_owned(), |created| format!("made {}", ago(created, now)))
+    created.map_or_else(|| "exists".to_owned(), |created| format!("created {}", ago(created, now)))
 }
 
 /// `handled`: whether a controller of this program handles Services of its class (or without a class).
@@ -33,8 +33,8 @@ pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story
         }
     });
     facts.push(match (service.has_finalizer(), wants) {
-        (true, true) => Fact::good("finalizer", "present: the balancer is deleted before the Service"),
-        (true, false) => Fact::waiting("finalizer", "still present: the balancer must be deleted first"),
+        (true, true) => Fact::good("finalizer", "present: the load balancer is deleted before the Service"),
+        (true, false) => Fact::waiting("finalizer", "still present: the load balancer must be deleted first"),
         (false, true) => Fact::waiting("finalizer", format!("{FINALIZER_LOAD_BALANCER} is not set yet")),
         (false, false) => Fact::good("finalizer", "none of ours"),
     });
@@ -42,7 +42,7 @@ pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story
     if !addresses.is_empty() {
         facts.push(Fact::good("address", addresses.join(" ")));
     } else if service.is_load_balancer() && !decide::is_leaving(service) {
-        facts.push(Fact::waiting("address", "the status shows none yet"));
+        facts.push(Fact::waiting("address", "none yet"));
     }
     let mut story = Story {
         title: format!("service {key}"),

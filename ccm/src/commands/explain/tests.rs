@@ -87,9 +87,9 @@ fn a_service_that_waits_names_the_write_and_not_the_missing_address() {
         text(&story),
         "\
 service default/web
-  done    Service: type LoadBalancer, made 5m ago
+  done    Service: type LoadBalancer, created 5m ago
   waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet
-  waiting address: the status shows none yet
+  waiting address: none yet
   done    lease kube-system/ccm: held by pod-1, renewed 3s ago
   waiting the leader's write: create LoadBalancer a (because the Service wants one)
 waiting for the leader's write: create LoadBalancer a (because the Service wants one)
@@ -172,7 +172,7 @@ fn a_service_of_another_class_is_its_controllers() {
         text(&story),
         "\
 service default/web
-  done    Service: type LoadBalancer, made 5m ago
+  done    Service: type LoadBalancer, created 5m ago
   waiting the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
 waiting for the controller of the class: loadBalancerClass \"example.com/x\" is another controller's: this program leaves the Service alone → see that the controller of the class \"example.com/x\" runs, or recreate the Service without it
 "
@@ -227,7 +227,7 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
     assert_eq!(some.state, FactState::Good);
     assert_eq!(
         some.text,
-        "1 of 3 nodes are hosts of the balancer; not b: it has the label \
+        "1 of 3 nodes are hosts of the load balancer; not b: it has the label \
          node.kubernetes.io/exclude-from-external-load-balancers; c: it is being deleted"
     );
     let none = fact((0..9).map(|n| excluded(&format!("n{n}"))).collect());
@@ -235,7 +235,7 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
     assert!(none.text.contains("none of 9 nodes") && none.text.ends_with("; and 4 more)"), "{}", none.text);
     let new = || worker("a", &[TAINT_UNINITIALIZED]);
     let some = fact(vec![new(), worker("b", &[])]);
-    assert_eq!(some.text, "1 of 2 nodes are hosts of the balancer; 1 not initialized yet");
+    assert_eq!(some.text, "1 of 2 nodes are hosts of the load balancer; 1 not initialized yet");
     assert_eq!(fact(vec![new()]).state, FactState::Waiting);
 }
 
@@ -455,10 +455,7 @@ fn the_document_has_all_that_the_text_has() {
         document["conclusion"],
         "waiting for finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet"
     );
-    assert_eq!(
-        document["facts"][2],
-        json!({"about": "address", "state": "waiting", "text": "the status shows none yet"})
-    );
+    assert_eq!(document["facts"][2], json!({"about": "address", "state": "waiting", "text": "none yet"}));
     assert_eq!(document["unseen"], json!(["events: no"]));
     assert_eq!(document["plan"]["changes"], 1);
     assert_eq!(document["leader"], Value::Null);
@@ -504,11 +501,11 @@ fn the_leader_reports_its_failures_of_this_object_alone() {
             "Good its queues: service: 1 ready, 0 in progress, 2 delayed",
             "Bad the asked replica: does not run what the flags of this command switch on: service-lb-controller",
             "Good its last plan: 9s ago: a b",
-            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (denied); tried again in 30s",
-            "Waiting service-lb-controller of the leader: 2 times, last 7s ago: no (throttled); tried again in 30s",
+            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (denied); retried in 30s",
+            "Waiting service-lb-controller of the leader: 2 times, last 7s ago: no (throttled); retried in 30s",
             "Good its last failure: 2 times, last 7s ago: no (denied); it went well since",
-            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (not-found); tried again in 30s",
-            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (unknown); tried again in 30s",
+            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (not-found); retried in 30s",
+            "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (unknown); retried in 30s",
         ]
     );
 }

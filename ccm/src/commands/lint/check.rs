@@ -337,9 +337,9 @@ mod tests {
                 "8 2 picky picky.example.com/size \"huge\": too much",
                 "9 2 core service.beta.kubernetes.io/load-balancer-source-range \"x\": unknown key, no effect; did you mean \
                  \"service.beta.kubernetes.io/load-balancer-source-ranges\"?",
-                "10 2 core x \"true\": want text: put the value in quotes",
+                "10 2 core x \"true\": expected text: put the value in quotes",
                 "12 2 picky spec.type: no balancers here",
-                "14 2 core spec.ports[0].protocol \"tcp\": unknown word; want TCP, UDP or SCTP",
+                "14 2 core spec.ports[0].protocol \"tcp\": unknown word; expected TCP, UDP or SCTP",
             ]
         );
     }
@@ -413,7 +413,7 @@ mod tests {
             look("kind: Service\nspec: {\n---\nkind: Service\nspec: {type: Nope, ports: [{port: 1}]}\n", false),
             [
                 "2 0 core : cannot be read: unclosed bracket '{'",
-                "5 2 core spec.type \"Nope\": unknown word; want ClusterIP, NodePort, LoadBalancer or ExternalName",
+                "5 2 core spec.type \"Nope\": unknown word; expected ClusterIP, NodePort, LoadBalancer or ExternalName",
             ]
         );
     }

@@ -132,7 +132,7 @@ fn threshold(word: &str) -> Result<Option<Severity>, Failure> {
         "error" => Ok(Some(Severity::Error)),
         "warning" => Ok(Some(Severity::Warning)),
         "never" => Ok(None),
-        _ => Err(Failure::error(format!("--fail-on={word}: want error, warning or never"))),
+        _ => Err(Failure::error(format!("--fail-on={word}: expected error, warning or never"))),
     }
 }
 

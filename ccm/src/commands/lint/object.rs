@@ -52,7 +52,7 @@ pub(super) fn read(object: &Node, findings: &mut Vec<Finding>) -> Service {
                 });
             }
             None => {
-                findings.push(Finding::new(Severity::Error, section, "want a map"));
+                findings.push(Finding::new(Severity::Error, section, "expected a map"));
                 *value = json!({});
             }
         }
@@ -84,7 +84,7 @@ fn texts(json: &mut Json, findings: &mut Vec<Finding>) {
         for (key, value) in fields.iter_mut().filter(|(_, value)| !value.is_string()) {
             let key = if section == "annotations" { key.clone() } else { format!("metadata.labels[{key:?}]") };
             let shown = value.to_string();
-            let message = "want text: put the value in quotes";
+            let message = "expected text: put the value in quotes";
             findings.push(Finding { value: Some(shown.clone()), ..Finding::new(Severity::Error, key, message) });
             *value = Json::String(shown);
         }
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(
             findings,
             [
-                "a \"true\": want text: put the value in quotes",
-                "b \"60\": want text: put the value in quotes",
-                "metadata.labels[\"x\"] \"1\": want text: put the value in quotes",
+                "a \"true\": expected text: put the value in quotes",
+                "b \"60\": expected text: put the value in quotes",
+                "metadata.labels[\"x\"] \"1\": expected text: put the value in quotes",
                 "spec.ports[0].port: invalid type: string \"80\", expected a whole number",
                 "spec.selector: invalid type: list, expected a map",
             ]

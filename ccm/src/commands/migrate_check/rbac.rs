@@ -298,7 +298,7 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
     } else if checks.is_empty() {
         let accounts: BTreeSet<&str> = needs.0.keys().map(|right| right.account.as_str()).collect();
         let accounts: Vec<&str> = accounts.into_iter().collect();
-        checks.push(Check::good(CHECK, "", format!("every right is granted to {}", join(&accounts))));
+        checks.push(Check::good(CHECK, "", format!("every permission is granted to {}", join(&accounts))));
     }
     checks
 }
@@ -314,7 +314,7 @@ fn of_other_user(reason: &str, missing: &[String]) -> Check {
         CHECK,
         "",
         format!(
-            "the rights were checked for the user of this command, not for the account of the program: {reason}{missing}"
+            "the permissions were checked for the user of this command, not for the account of the program: {reason}{missing}"
         ),
         "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
     )

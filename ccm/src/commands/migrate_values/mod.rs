@@ -68,7 +68,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let from = call.values.text(FROM.name);
         let chart = CHARTS.iter().find(|chart| chart.name == from).ok_or_else(|| {
             let names = charts().collect::<Vec<_>>().join(", ");
-            Failure::error(format!("--from={from}: want the chart of the values, one of {names}"))
+            Failure::error(format!("--from={from}: expected the chart of the values, one of {names}"))
         })?;
         if call.words.is_empty() {
             return Err(Failure::error("no values: name their files, or - for stdin"));
@@ -97,7 +97,7 @@ fn given(documents: impl IntoIterator<Item = Value>) -> Result<Map<String, Value
                 merge(&mut all, values.into());
                 given = all.as_object().cloned().unwrap_or_default();
             }
-            _ => return Err(format!("these are no values of a chart: want a map; {of_values}")),
+            _ => return Err(format!("these are not values of a chart: expected a map; {of_values}")),
         }
     }
     Ok(given)

@@ -191,7 +191,7 @@ fn files_without_values_change_nothing() {
     let values = json!({"a": {"b": 1}});
     assert_eq!(given([Value::Null]), Ok(Map::new()));
     assert_eq!(given([values.clone(), Value::Null]).map(Value::from), Ok(values));
-    assert!(given([json!([1])]).unwrap_err().contains("want a map"));
+    assert!(given([json!([1])]).unwrap_err().contains("expected a map"));
 }
 
 #[test]

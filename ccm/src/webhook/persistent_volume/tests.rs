@@ -58,7 +58,7 @@ struct Scene {
 impl Scene {
     fn new(dry_run: bool) -> Self {
         let cloud = Arc::new(Cloud::default());
-        let handler = VolumeLabels { labeller: Some(cloud.clone()), metrics: Metrics::new(), dry_run };
+        let handler = VolumeLabels { labeler: Some(cloud.clone()), metrics: Metrics::new(), dry_run };
         Self { cloud, handler }
     }
 
@@ -137,8 +137,8 @@ async fn a_dry_run_admits_every_volume_unchanged_and_warns_about_the_change() {
 }
 
 #[tokio::test]
-async fn without_a_labeller_every_volume_is_let_through() {
-    let handler = VolumeLabels { labeller: None, metrics: Metrics::new(), dry_run: false };
+async fn without_a_labeler_every_volume_is_let_through() {
+    let handler = VolumeLabels { labeler: None, metrics: Metrics::new(), dry_run: false };
     let answer = handler.admit(request("CREATE", &ebs("a"))).await.unwrap().unwrap();
     assert_eq!(answer, AdmissionResponse::allow());
 }

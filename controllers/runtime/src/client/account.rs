@@ -140,7 +140,7 @@ impl Account {
         self.ensure().await?;
         let answer = self.request().await?;
         let TokenRequest { status } = serde_json::from_value(answer)
-            .map_err(|_| ApiError::Decode("it is no TokenRequest with a token".into()))?;
+            .map_err(|_| ApiError::Decode("it is not a TokenRequest with a token".into()))?;
         let mut header = HeaderValue::try_from(format!("Bearer {}", status.token))
             .map_err(|_| ApiError::Decode("the token cannot be sent in a header".into()))?;
         header.set_sensitive(true);

@@ -109,10 +109,7 @@ impl Health {
             let Some(text) = variable(name).filter(|text| !text.is_empty()) else { return default };
             text.parse().map_or_else(
                 |error| {
-                    tracing::warn!(
-                        "{name}={text:?} is no number of seconds ({error}); going on with {}",
-                        default.as_secs()
-                    );
+                    tracing::warn!("{name}={text:?} is not a number of seconds ({error}); using {}", default.as_secs());
                     default
                 },
                 Duration::from_secs,

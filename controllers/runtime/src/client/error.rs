@@ -159,7 +159,7 @@ pub(crate) fn status_error(http: StatusCode, body: &[u8], retry_after: Option<Du
                 code: http.as_u16(),
                 reason: String::new(),
                 message: format!(
-                    "the API server, or a proxy before it, answered {http} with something that is no Kubernetes status: {text:?}"
+                    "the API server, or a proxy before it, answered {http} with something that is not a Kubernetes status: {text:?}"
                 ),
                 retry_after,
             }
@@ -203,7 +203,7 @@ fn credentials(error: &AuthError) -> String {
             format!("the exec plugin of the kubeconfig cannot be started: {cause}; is it in the image and in PATH?")
         }
         AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
-            "the exec plugin of the kubeconfig printed something that is no ExecCredential".to_owned()
+            "the exec plugin of the kubeconfig printed something that is not an ExecCredential".to_owned()
         }
         AuthError::ExecPluginFailed => "the exec plugin of the kubeconfig printed no status".to_owned(),
         AuthError::AuthExec(_) => "the credential plugin of the kubeconfig failed".to_owned(),

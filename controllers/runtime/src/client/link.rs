@@ -115,12 +115,12 @@ impl Files {
         let setup = match load(&self.options).await {
             Ok(setup) => setup,
             Err(error) => {
-                tracing::warn!(%error, "the credentials cannot be read again; going on with the old ones");
+                tracing::warn!(%error, "the credentials cannot be read again; the old ones stay in use");
                 return;
             }
         };
         if setup.config.cluster_url != self.address {
-            tracing::warn!("the kubeconfig names another API server now; going on with the one of the start");
+            tracing::warn!("the kubeconfig names another API server now; the one from the start stays in use");
             return;
         }
         // A token file or a plugin may have a new token although nothing else has changed.
@@ -132,7 +132,7 @@ impl Files {
                 tracing::info!("credentials for the API server were read again");
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
             }
-            Err(error) => tracing::warn!(%error, "the credentials cannot be used; going on with the old ones"),
+            Err(error) => tracing::warn!(%error, "the credentials cannot be used; the old ones stay in use"),
         }
     }
 }

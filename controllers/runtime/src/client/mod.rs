@@ -186,7 +186,8 @@ impl Client {
             // Callers decode the answers to reads, but mostly ignore those to writes: a proxy's answer must not count
             // as success.
             if call.method != Method::GET && !body.trim_ascii_start().starts_with(b"{") {
-                let text = "the API server, or a proxy before it, answered a write with something that is no object";
+                let text =
+                    "the API server, or a proxy before it, answered a write with something that is not an object";
                 return Err(ApiError::Decode(text.to_owned()).into());
             }
             Ok(body)

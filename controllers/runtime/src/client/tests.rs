@@ -70,7 +70,7 @@ fn an_html_error_page_becomes_a_readable_error() {
     let error = status_error(StatusCode::BAD_GATEWAY, b"<html>\n <h1>Bad\n gateway</h1></html>", None);
     assert_eq!(
         error.to_string(),
-        "the API server, or a proxy before it, answered 502 Bad Gateway with something that is no Kubernetes \
+        "the API server, or a proxy before it, answered 502 Bad Gateway with something that is not a Kubernetes \
          status: \"<html> <h1>Bad gateway</h1></html>\""
     );
     assert!(!error.is_refused());

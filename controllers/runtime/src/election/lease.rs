@@ -150,7 +150,7 @@ impl Leases {
 
     async fn send(&self, call: Call<'_>) -> Result<Lease, ApiError> {
         let value = self.client.read(&call.within(self.config.request_deadline())).await?;
-        Lease::from_value(value).ok_or_else(|| ApiError::Decode("it is no Lease with a resourceVersion".into()))
+        Lease::from_value(value).ok_or_else(|| ApiError::Decode("it is not a Lease with a resourceVersion".into()))
     }
 
     pub(super) async fn get(&self) -> Result<Lease, ApiError> {

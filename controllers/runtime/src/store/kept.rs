@@ -311,12 +311,12 @@ mod tests {
         assert_eq!(waiting.spec.keys().collect::<Vec<_>>(), ["awsElasticBlockStore", "nodeAffinity"]);
         assert_eq!((waiting.metadata.labels.len(), waiting.metadata.annotations.len()), (1, 1));
         assert_eq!((&*Cached::key(&waiting), waiting.resource_version()), ("a", "7"));
-        let labelled = decode(&format!(
+        let labeled = decode(&format!(
             r#"{{"metadata": {{"name": "a", "annotations": {{"k": "v"}}, "labels": {{"x": "y",
                 "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}}}}, {source}}}"#
         ));
-        assert!(labelled.spec.is_empty() && labelled.metadata.annotations.is_empty());
-        assert_eq!((labelled.topology().unwrap().len(), labelled.metadata.labels.len()), (2, 2));
+        assert!(labeled.spec.is_empty() && labeled.metadata.annotations.is_empty());
+        assert_eq!((labeled.topology().unwrap().len(), labeled.metadata.labels.len()), (2, 2));
         let local = decode(r#"{"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"hostPath": {"path": "/"}}}"#);
         assert!(local.spec.is_empty() && local.metadata.labels.is_empty());
     }

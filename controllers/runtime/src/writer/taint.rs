@@ -1,6 +1,6 @@
 //! Changes to the taint list of a node. Each returns the whole new list, because the API merges taints only as a whole.
 //!
-//! Behaviour of `kubernetes/cloud-provider` `node/helpers/taints.go`.
+//! Behavior of `kubernetes/cloud-provider` `node/helpers/taints.go`.
 use ccm_provider::Taint;
 use ccm_provider::well_known::TAINT_SHUTDOWN;
 

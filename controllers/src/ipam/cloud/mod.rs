@@ -1,6 +1,6 @@
 //! `--cidr-allocator-type=CloudAllocator`: a node gets the pod ranges that the cloud assigned to its instance.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider-gcp` `pkg/controller/nodeipam/ipam/cloud_cidr_allocator.go`.
+//! Source of the behavior: `kubernetes/cloud-provider-gcp` `pkg/controller/nodeipam/ipam/cloud_cidr_allocator.go`.
 //! Differences:
 //!
 //! * One read for all nodes that are due, at most once a second. Upstream reads each instance.

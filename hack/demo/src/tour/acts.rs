@@ -30,9 +30,9 @@ impl Tour {
             number,
             "A look first, with --dry-run",
             format!(
-                "{} are switched on in the cloud. Their kubelets (played by the demo) register Nodes with the taint \
+                "{} are started in the cloud. Their kubelets (played by the demo) register Nodes with the taint \
                  \"uninitialized\": no pod may run there before a cloud-controller-manager has initialized them. Two \
-                 Services want load balancers. First the manager runs with --dry-run: it plans everything and writes nothing.",
+                 Services ask for load balancers. First the manager runs with --dry-run: it plans everything and writes nothing.",
                 count(nodes, "machine")
             ),
         );
@@ -137,7 +137,7 @@ impl Tour {
             "A machine is terminated",
             format!(
                 "{victim} is terminated in the cloud. Its kubelet stops sending heartbeats, and the Node becomes \
-                 Unknown. That alone is no reason to delete it. The manager looks the machine up, and the cloud \
+                 Unknown. That alone is not a reason to delete it. The manager looks the machine up, and the cloud \
                  answers that it does not exist: only now the Node is deleted, with its route and its place behind \
                  the load balancers."
             ),
@@ -153,7 +153,7 @@ impl Tour {
         self.settled().await?;
         self.findings.deleted.push(victim.clone());
         self.result(format!(
-            "{victim} was deleted on evidence. The balancers have {}, the cloud has {}.",
+            "{victim} was deleted on evidence. The load balancers have {}, the cloud has {}.",
             count(left, "host"),
             count(left, "route")
         ));
@@ -189,12 +189,12 @@ impl Tour {
         if !kept || !behind {
             bail!(
                 "{silent} must not be deleted while the cloud gives no answer, but it left the cluster or the \
-                   balancers"
+                   load balancers"
             );
         }
         let asked = self.scene.world.look(asked) - before;
         self.result(format!(
-            "{silent} is kept: {asked} lookups without an answer are no evidence. It also stays behind the load \
+            "{silent} is kept: {asked} lookups without an answer are not evidence. It also stays behind the load \
              balancers, whose health \
              checks decide about traffic."
         ));
@@ -280,7 +280,7 @@ impl Tour {
             if all { "The Services are deleted" } else { "A Service is deleted" },
             format!(
                 "The demo deletes {names}, as kubectl delete would. The finalizer holds a Service until the manager has removed its \
-                 load balancer, so that no balancer leaks."
+                 load balancer, so that no load balancer leaks."
             ),
         );
         self.does(format!("deletes Service {names}"));

@@ -113,7 +113,7 @@ impl Frame<'_> {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        // Reverse video is not a colour: it keeps the title visible without colours.
+        // Reverse video is not a color: it keeps the title visible without colors.
         if self.color || code == "7" { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -163,7 +163,7 @@ impl Frame<'_> {
     fn services(&self, state: &State, width: usize, rows: usize, lines: &mut Vec<String>) {
         for (key, service) in state.services.iter().take(rows) {
             let address = if service.address.is_empty() { "<pending>" } else { &service.address };
-            let hosts = state.hosts(key).map_or("no balancer".to_owned(), |hosts| count(hosts, "host"));
+            let hosts = state.hosts(key).map_or("no load balancer".to_owned(), |hosts| count(hosts, "host"));
             let marks = match (service.deleting, service.finalizer) {
                 (true, _) => "being deleted",
                 (_, true) => "finalizer",
@@ -187,7 +187,7 @@ fn totals(state: &State) -> String {
     )
 }
 
-/// Symbol, colour and word.
+/// Symbol, color and word.
 fn condition(node: &NodeRow) -> (&'static str, &'static str, &'static str) {
     match node {
         NodeRow { uninitialized: true, .. } => ("○", "33", "tainted"),

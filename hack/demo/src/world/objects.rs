@@ -134,10 +134,10 @@ impl ServiceRow {
     fn changes(&self, old: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         if self.finalizer && !old.finalizer {
-            changes.push("finalizer set: the Service cannot go before its balancer".to_owned());
+            changes.push("finalizer set: the Service cannot go before its load balancer".to_owned());
         }
         if !self.finalizer && old.finalizer {
-            changes.push("finalizer removed: no balancer is left".to_owned());
+            changes.push("finalizer removed: no load balancer is left".to_owned());
         }
         if self.address != old.address && !self.address.is_empty() {
             changes.push(format!("address {}", self.address));

@@ -15,7 +15,7 @@ fn the_tour_on_azure_goes_as_described() {
         "spec.providerID: azure:///subscriptions/sub/",
         "default/api: address 10.240.",
         "deleting node node=\"node-000001\"",
-        "The balancers have 11 hosts, the cloud has 11 routes.",
+        "The load balancers have 11 hosts, the cloud has 11 routes.",
         "node-000006 is kept",
         "node-000006 is Ready again, and nothing was lost.",
         "Written to the cloud, to Nodes and to Services: nothing.",

@@ -15,7 +15,7 @@ fn the_tour_on_compute_engine_goes_as_described() {
         "spec.providerID: gce://demo/us-central1-",
         "default/api: address 10.0.",
         "deleting node node=\"node-02\"",
-        "The balancers have 11 hosts, the cloud has 11 routes.",
+        "The load balancers have 11 hosts, the cloud has 11 routes.",
         "node-07 is kept",
         "node-07 is Ready again, and nothing was lost.",
         "Written to the cloud, to Nodes and to Services: nothing.",

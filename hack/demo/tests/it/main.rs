@@ -57,7 +57,7 @@ fn the_whole_tour_goes_as_described_and_leaves_nothing_behind() {
         "Written to the cluster or the cloud: nothing, not even a lease or an event.",
         "12 nodes initialized, routed and Ready",
         "deleting node node=\"node-02\" evidence=\"the cloud says that the instance does not exist\"",
-        "node-02 was deleted on evidence. The balancers have 11 hosts, the cloud has 11 routes.",
+        "node-02 was deleted on evidence. The load balancers have 11 hosts, the cloud has 11 routes.",
         "InstanceExists fails: 503 Service Unavailable",
         "node-07 is kept",
         "node-07 is Ready again, and nothing was lost.",

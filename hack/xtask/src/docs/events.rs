@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::literals::literals;
 use super::page::each;
 
 pub(super) const PAGE: &str = "ccm/docs/events.md";
@@ -23,17 +24,27 @@ const SOURCES: &[&str] = &[
     "providers/openstack/src/loadbalancer",
 ];
 
-/// Words of the same form there: kinds of objects, fields, calls.
+/// Words of the same form there: kinds of objects, fields, values, calls.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
-    "BackendService", "ClientIP", "ClientIp", "CloudAllocator", "ClusterIP", "CreateRoutes", "DeleteRoutes",
-    "DoesNotExist", "ExternalName", "FloatingIP", "ForwardingRule", "GetLabelsForVolume", "GetLoadBalancer",
-    "HealthCheck", "HealthMonitor", "HttpHealthCheck", "IPAMFromCloud", "IPAMFromCluster", "InstanceGroup",
-    "ListRoutes", "LoadBalancer", "NetworkInterface", "NoExecute", "NoSchedule", "NodePort", "NotIn", "OpenStack",
-    "PersistentVolume", "PodRanges", "PreferDualStack", "PrivateLinkService", "PublicIPAddress", "RangeAllocator",
-    "ReconcileLoadBalancers", "RequireDualStack", "ScaleSet", "ScaleSetInstance", "SecurityGroup", "SecurityGroupRule",
-    "SingleStack", "SourceIP", "TargetPool",
+    "Address", "All", "Allow", "Azure", "BackendService", "Basic", "ClientIP", "ClientIp", "CloudAllocator",
+    "Cluster", "ClusterIP", "CreateRoutes", "Default", "DeleteRoutes", "Deleting", "Deny", "Disabled", "DoesNotExist",
+    "Dynamic", "Election", "ExternalName", "Failed", "False", "Firewall", "FloatingIP", "ForwardingRule",
+    "GetLabelsForVolume", "GetLoadBalancer", "HealthCheck", "HealthMonitor", "Http", "HttpHealthCheck", "Https",
+    "IPAMFromCloud", "IPAMFromCluster", "IPAddress", "IPProtocol", "In", "Inbound", "InstanceGroup", "Instances",
+    "Internal", "Internet", "Invalid", "Lease", "ListRoutes", "Listener", "LoadBalancer", "Local", "Member",
+    "NetworkInterface", "NoExecute", "NoSchedule", "Node", "NodePort", "Nodes", "None", "NotIn", "OpenStack",
+    "PersistentVolume", "PodRanges", "Pool", "Port", "PreferDualStack", "PrivateLinkService", "Proxy",
+    "PublicIPAddress", "RangeAllocator", "ReconcileLoadBalancers", "RequireDualStack", "Route", "Routes", "ScaleSet",
+    "ScaleSetInstance", "SecurityGroup", "SecurityGroupRule", "Service", "Shared", "SingleStack", "SourceIP",
+    "Standard", "Static", "Subnet", "Succeeded", "TargetPool", "Tcp", "True", "Udp", "Updating",
 ];
+
+/// The words in quotes that look like a reason.
+fn reasons_of(text: &str) -> Vec<String> {
+    let words = literals(text).into_iter().map(|(_, word)| word);
+    words.filter(|word| is_reason(word)).map(str::to_owned).collect()
+}
 
 /// All reasons in the code.
 pub(super) fn in_code(root: &Path) -> anyhow::Result<BTreeSet<String>> {
@@ -44,7 +55,7 @@ pub(super) fn in_code(root: &Path) -> anyhow::Result<BTreeSet<String>> {
             let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
             if name.ends_with(".rs") && !name.contains("test") {
                 let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-                reasons.extend(words(&text));
+                reasons.extend(reasons_of(&text));
             }
             Ok(())
         };
@@ -54,25 +65,11 @@ pub(super) fn in_code(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(reasons)
 }
 
-/// The words in quotes that look like a reason, before the tests of the file.
-fn words(text: &str) -> impl Iterator<Item = String> {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .flat_map(|line| line.split('"').skip(1).step_by(2))
-        .filter(|word| is_reason(word))
-        .map(str::to_owned)
-        .collect::<Vec<_>>()
-        .into_iter()
-}
-
-/// `SyncLoadBalancerFailed`: letters only, and a capital after a small one.
+/// `Synced`, `SyncLoadBalancerFailed`: a capital first, letters only, and not all of them capitals.
 fn is_reason(word: &str) -> bool {
-    let capitals =
-        word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase());
-    capitals
-        && word.starts_with(|c: char| c.is_ascii_uppercase())
+    word.starts_with(|c: char| c.is_ascii_uppercase())
         && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && word.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 pub(super) fn problems(in_code: &BTreeSet<String>, page: &str) -> Vec<String> {
@@ -96,11 +93,11 @@ mod tests {
 
     #[test]
     fn a_reason_in_the_code_needs_a_row_and_a_row_a_reason() {
-        let code = "// \"NotThisOne\"\nself.event(&s, Warning, \"SyncFailed\", \"some text\");\nconst X: &str = \"OtherReason\";\n\
+        let code = "// \"NotThisOne\"\nself.event(&s, Warning, \"SyncFailed\", \"some text\", \"Synced\", \"TCP\");\nconst X: &str = \"OtherReason\";\n\
              #[cfg(test)]\nmod tests {\n  \"InTests\" }\n";
-        let in_code: BTreeSet<String> = words(code).collect();
-        assert_eq!(in_code.iter().collect::<Vec<_>>(), ["OtherReason", "SyncFailed"]);
-        let page = "| Reason | Type | Cause | Fix |\n|---|---|---|---|\n| `SyncFailed` | Warning | c | f |\n| `OldOne` | Normal | c | |\n";
+        let in_code: BTreeSet<String> = reasons_of(code).into_iter().collect();
+        assert_eq!(in_code.iter().collect::<Vec<_>>(), ["OtherReason", "SyncFailed", "Synced"]);
+        let page = "| Reason | Type | Cause | Fix |\n|---|---|---|---|\n| `SyncFailed` | Warning | c | f |\n| `Synced` | Normal | c | f |\n| `OldOne` | Normal | c | |\n";
         let found = problems(&in_code, page);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("OtherReason has no row"), "{found:?}");

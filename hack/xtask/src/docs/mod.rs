@@ -1,7 +1,9 @@
-//! `cargo xtask docs`: the pages of the project: style, tables, links, the first page, a row for each event and alert.
+//! `cargo xtask docs`: the pages of the project: style, tables, links, the first page, a row for each event and alert; and the style of the
+//! texts of the program.
 
 mod events;
 mod links;
+mod literals;
 mod page;
 mod readme;
 mod style;
@@ -19,6 +21,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let root = Metadata::read()?.workspace_root;
     let pages = Page::all(&root)?;
     let mut problems: Vec<String> = pages.iter().flat_map(style::problems).collect();
+    problems.extend(style::problems_of_texts(&root)?);
     problems.extend(links::problems(&root, &pages));
     problems.extend(readme::problems(&find(&pages, readme::PAGE)?.text));
     problems.extend(events::problems(&events::in_code(&root)?, &find(&pages, events::PAGE)?.text));
@@ -28,7 +31,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
     }
-    println!("docs: {} pages are well-formed, and their links lead somewhere", pages.len());
+    println!("docs: {} pages and the texts of the program are well-formed, and the links lead somewhere", pages.len());
     Ok(())
 }
 

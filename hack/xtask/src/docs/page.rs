@@ -15,8 +15,6 @@ pub(super) struct Line<'a> {
     /// From 1.
     pub(super) number: usize,
     pub(super) text: &'a str,
-    /// Written by a program, from texts that others check.
-    pub(super) generated: bool,
 }
 
 impl Page {
@@ -36,18 +34,14 @@ impl Page {
 
     /// The lines outside of blocks of code.
     pub(super) fn lines(&self) -> Vec<Line<'_>> {
-        let (mut fence, mut generated) = (false, self.path.ends_with("METRICS.md"));
-        let mut lines = Vec::new();
+        let (mut fence, mut lines) = (false, Vec::new());
         for (at, text) in self.text.lines().enumerate() {
             if text.trim_start().starts_with("```") {
                 fence = !fence;
                 continue;
             }
-            if text.starts_with("<!-- generated: ") || text.starts_with("<!-- end of ") {
-                generated = text.starts_with("<!-- generated: ");
-            }
             if !fence {
-                lines.push(Line { number: at + 1, text, generated });
+                lines.push(Line { number: at + 1, text });
             }
         }
         lines
@@ -83,13 +77,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_code_are_left_out_and_generated_ones_are_marked() {
-        let text = "a\n```\ncode\n```\n<!-- generated: x -->\nb\n<!-- end of x -->\nc\n".to_owned();
+    fn lines_of_code_are_left_out() {
+        let text = "a\n```\ncode\n```\nb\n".to_owned();
         let page = Page { path: "x.md".to_owned(), text };
-        let lines = page.lines();
-        let found: Vec<(usize, &str, bool)> =
-            lines.iter().filter(|line| line.text.len() == 1).map(|l| (l.number, l.text, l.generated)).collect();
-        assert_eq!(found, [(1, "a", false), (6, "b", true), (8, "c", false)]);
+        let found: Vec<(usize, &str)> = page.lines().iter().map(|line| (line.number, line.text)).collect();
+        assert_eq!(found, [(1, "a"), (5, "b")]);
         assert_eq!(without_code("a `b | c` d"), "a `` d");
     }
 }

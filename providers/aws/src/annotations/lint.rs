@@ -64,7 +64,7 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
         warn(TYPE.row, format!("not a known type: a classic load balancer is created{hint}"));
     }
     if let Some(word) = annotations.text(INTERNAL.row).filter(|word| is_a_no(word)) {
-        let so = "makes an internal balancer, as any text but \"false\" does";
+        let so = "makes an internal load balancer, as any text but \"false\" does";
         warn(INTERNAL.row, format!("{so}; write \"false\", not {word:?}"));
     }
     for row in [ACCESS_LOG_BUCKET.row, ACCESS_LOG_PREFIX.row, ACCESS_LOG_INTERVAL.row] {
@@ -92,7 +92,8 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
             warn(EIP_ALLOCATIONS.row, format!("AWS refuses Elastic IPs with {}; remove one of them", INTERNAL.row.key));
         }
         if annotations.has(&PRIVATE_IPV4) && !on(&INTERNAL) {
-            let message = format!("AWS takes them for internal balancers only; add {}: \"true\"", INTERNAL.row.key);
+            let message =
+                format!("AWS takes them for internal load balancers only; add {}: \"true\"", INTERNAL.row.key);
             warn(PRIVATE_IPV4.row, message);
         }
         if annotations.has(&EIP_ALLOCATIONS) && annotations.has(&PRIVATE_IPV4) {
@@ -367,7 +368,7 @@ fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
             warn(BACKEND_PROTOCOL.row, message.to_owned());
         }
         Some(BackendProtocol::Https) if certificate.is_none() => {
-            warn(BACKEND_PROTOCOL.row, format!("the balancer speaks plain TCP without {}", SSL_CERT.row.key));
+            warn(BACKEND_PROTOCOL.row, format!("the load balancer speaks plain TCP without {}", SSL_CERT.row.key));
         }
         Some(BackendProtocol::Other(word)) if certificate.is_none() => {
             let hint = did_you_mean(word, &["http", "https", "ssl", "tcp"]).unwrap_or_default();

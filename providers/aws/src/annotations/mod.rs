@@ -46,17 +46,17 @@ pub(crate) static TABLE: Table<Kind> = Table {
 const BOTH: On<Kind> = On::All;
 const CLASSIC: On<Kind> = On::Only(Kind::Classic);
 const NETWORK: On<Kind> = On::Only(Kind::Network);
-const FIXED: &str = "Read only when the balancer is created.";
+const FIXED: &str = "Read only when the load balancer is created.";
 
 ccm_kit::annotation_table! {
     pub(crate) static ROWS: Kind;
     "service.beta.kubernetes.io/aws-load-balancer-" {
         TYPE: String = value::text, "type", BOTH, "`nlb`, `external`, `nlb-ip`", "classic", FIXED,
-            "`nlb` creates a network load balancer; `external` and `nlb-ip` leave the Service to another controller; anything else creates a classic load balancer. A change on an existing balancer is refused.";
+            "`nlb` creates a network load balancer; `external` and `nlb-ip` leave the Service to another controller; anything else creates a classic load balancer. A change on an existing load balancer is refused.";
         INTERNAL: bool = parse::internal, "internal", BOTH, "text", "`false`", FIXED,
-            "Any text but `false` creates an internal balancer.";
+            "Any text but `false` creates an internal load balancer.";
         SUBNETS: Vec<String> = parse::subnets, "subnets", BOTH, "list of subnet IDs or `Name` tags", "found by tags and routes", "",
-            "The subnets of the balancer, one per availability zone. On a network load balancer they are fixed at creation.";
+            "The subnets of the load balancer, one per availability zone. On a network load balancer they are fixed at creation.";
         TARGET_NODE_LABELS: BTreeMap<String, String> = parse::labels, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
             "Only nodes with all these labels get traffic; a key alone matches any value.";
         ADDITIONAL_TAGS: BTreeMap<String, String> = value::pairs, "additional-resource-tags", BOTH, "list of `key=value` or `key`", "", "",

@@ -237,7 +237,7 @@ fn contradictions_are_reported() {
 fn a_word_that_means_no_and_makes_an_internal_balancer_is_reported() {
     for word in ["False", "no", "0", " false", "internet-facing"] {
         let summary = format!(
-            "Warning ~internal {word:?}: makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"
+            "Warning ~internal {word:?}: makes an internal load balancer, as any text but \"false\" does; write \"false\", not {word:?}"
         );
         check(Kind::Classic, &[("internal", word)], &[&summary]);
     }
@@ -321,7 +321,7 @@ fn addresses_come_one_for_each_subnet_and_private_ones_on_internal_balancers_onl
         Kind::Network,
         &[("private-ipv4-addresses", "10.0.0.1")],
         &[
-            "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them for internal balancers only; add ~internal: \"true\"",
+            "Warning ~private-ipv4-addresses \"10.0.0.1\": AWS takes them for internal load balancers only; add ~internal: \"true\"",
         ],
     );
     check(

@@ -10,7 +10,7 @@ pub(crate) mod env;
 pub(crate) mod guard;
 pub(crate) mod marks;
 pub(crate) mod names;
-pub(crate) mod neighbours;
+pub(crate) mod neighbors;
 pub(crate) mod observe;
 pub(crate) mod observed;
 pub(crate) mod plan;

@@ -26,7 +26,7 @@ use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
 use crate::loadbalancer::subnets::{is_id, is_internal};
 use crate::loadbalancer::wanted::{Goal, Port, Subnets, Wanted};
-use crate::loadbalancer::{names, neighbours};
+use crate::loadbalancer::{names, neighbors};
 use crate::node::fleet::{self, Member};
 use crate::node::identity::{InstanceId, instance_of};
 
@@ -133,7 +133,7 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     }
     subnets(desired, observed, reads, env).await?;
     if nodes::gives_up_rules(desired, observed, env) {
-        observed.neighbours(neighbours::read(&desired.name, &observed.subnets, reads).await?);
+        observed.neighbors(neighbors::read(&desired.name, &observed.subnets, reads).await?);
     }
     let going = groups_given_up(desired, observed, env);
     if !going.is_empty() {

@@ -72,7 +72,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    pub(crate) fn neighbours(&mut self, found: Neighbours) {
+    pub(crate) fn neighbors(&mut self, found: Neighbors) {
         self.other_balancers = found.others;
         self.own_probes = found.own;
         self.network_balancers = found.living;
@@ -107,7 +107,7 @@ impl Observed {
 
 /// The health checks of network balancers, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Neighbours {
+pub(crate) struct Neighbors {
     pub(crate) own: Probes,
     pub(crate) others: BTreeMap<String, Probes>,
     /// The names of all network balancers, also of those that are about to be created.

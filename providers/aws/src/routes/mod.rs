@@ -238,7 +238,7 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
     }
     match route.instance.as_deref().and_then(InstanceId::parse) {
         Some(id) => Target::Hop(id),
-        None => Target::Foreign(route.interface.clone().unwrap_or_else(|| "something that is no instance".into())),
+        None => Target::Foreign(route.interface.clone().unwrap_or_else(|| "something that is not an instance".into())),
     }
 }
 

@@ -197,7 +197,7 @@ async fn a_route_in_the_way_is_replaced_only_when_it_leads_to_no_live_node_of_ou
     let answers = routes.create("k", &wanted).await;
     answers[0].as_ref().unwrap();
     let error = answers[1].as_ref().unwrap_err().to_string();
-    assert!(error.contains("which is no instance of this cluster; remove that route"), "{error}");
+    assert!(error.contains("which is not an instance of this cluster; remove that route"), "{error}");
     let calls = world.calls();
     assert!(calls.iter().any(|call| call.starts_with("ReplaceRoute")), "{calls:#?}");
     assert!(!calls.iter().any(|call| call.contains("10.1.2.0/24")), "{calls:#?}");

@@ -194,8 +194,8 @@ fn without_answer(is_instance: Option<bool>) -> String {
                 modify-instance-metadata-options --instance-id ID --http-put-response-hop-limit 2)";
     match is_instance {
         Some(true) => hops.to_owned(),
-        Some(false) => format!("this machine is no EC2 instance: {WITHOUT_METADATA}"),
-        None => format!("{hops}; on a machine that is no EC2 instance, {WITHOUT_METADATA}"),
+        Some(false) => format!("this machine is not an EC2 instance: {WITHOUT_METADATA}"),
+        None => format!("{hops}; on a machine that is not an EC2 instance, {WITHOUT_METADATA}"),
     }
 }
 

@@ -101,7 +101,10 @@ mod tests {
     fn a_bad_proxy_is_refused_without_its_password() {
         for (name, value) in [("HTTPS_PROXY", "http://user:secret@ho st:1"), ("http_proxy", "ftp://user:secret@host")] {
             let text = refusal(&[(name, value)]);
-            assert!(text.starts_with(&format!("environment variable {name}: not the URL of a proxy; want")), "{text}");
+            assert!(
+                text.starts_with(&format!("environment variable {name}: not the URL of a proxy; expected")),
+                "{text}"
+            );
             assert!(!text.contains("secret"), "{text}");
         }
     }

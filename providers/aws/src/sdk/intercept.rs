@@ -32,7 +32,7 @@ impl Intercept for Answers {
             self.0.response(operation.service(), operation.name(), status);
         }
         let whole = response.body().bytes().is_none_or(is_whole);
-        if status < 300 && !whole { Err("the answer breaks off, or is no XML document".into()) } else { Ok(()) }
+        if status < 300 && !whole { Err("the answer breaks off, or is not an XML document".into()) } else { Ok(()) }
     }
 }
 

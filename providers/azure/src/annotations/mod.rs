@@ -90,7 +90,7 @@ ccm_kit::annotation_table! {
             "Destinations of the security rules where floating IP is disabled.";
         SERVICE_TAGS: Vec<String> = value::list, "azure-allowed-service-tags", On::All, "comma-separated service tags", "", "",
             "Clients that may connect, such as `AzureCloud`.";
-        IP_RANGES: String = value::text, "azure-allowed-ip-ranges", On::All, "comma-separated networks", "everybody", "",
+        IP_RANGES: String = value::text, "azure-allowed-ip-ranges", On::All, "comma-separated networks", "anyone", "",
             "Clients that may connect. Not together with `spec.loadBalancerSourceRanges`.";
         DENY_ALL: bool = yes, "azure-deny-all-except-load-balancer-source-ranges", On::All, "boolean", "`false`", "",
             "A rule denies all clients outside of the given networks, also those of the virtual network.";
@@ -172,7 +172,8 @@ fn words(text: &str) -> Parsed<Vec<String>> {
 }
 
 fn addresses(text: &str) -> Parsed<Vec<std::net::IpAddr>> {
-    let one = |item: &str| item.parse().map_err(|_| format!("{item:?} is no IP address; write for example 192.0.2.1"));
+    let one =
+        |item: &str| item.parse().map_err(|_| format!("{item:?} is not an IP address; write for example 192.0.2.1"));
     let list = text.trim().split(',').map(|item| one(item.trim())).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(list))
 }
@@ -206,7 +207,8 @@ fn pls_count(text: &str) -> Parsed<u16> {
 }
 
 fn pls_addresses(text: &str) -> Parsed<Vec<std::net::Ipv4Addr>> {
-    let one = |item: &str| item.parse().map_err(|_| format!("{item:?} is no IPv4 address; write for example 10.0.0.4"));
+    let one =
+        |item: &str| item.parse().map_err(|_| format!("{item:?} is not an IPv4 address; write for example 10.0.0.4"));
     let list = text.split_whitespace().map(one).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(list).filter(|list| !list.is_empty()))
 }

@@ -64,7 +64,7 @@ fn a_misspelt_key_is_found_and_one_of_a_port_is_not_unknown() {
 fn additional_addresses_must_all_be_addresses() {
     assert!(Annotations::read(&given(ADDITIONAL_IPS.row.key, "192.0.2.1, fd00::1")).get(&ADDITIONAL_IPS).is_ok());
     let error = Annotations::read(&given(ADDITIONAL_IPS.row.key, "192.0.2.1,x")).get(&ADDITIONAL_IPS).unwrap_err();
-    assert!(error.to_string().contains("\"x\" is no IP address"), "{error}");
+    assert!(error.to_string().contains("\"x\" is not an IP address"), "{error}");
 }
 
 #[test]

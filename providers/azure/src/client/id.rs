@@ -18,7 +18,7 @@ pub(crate) struct NoArmId(pub(crate) String);
 impl std::fmt::Display for NoArmId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let want = "/subscriptions/<id>/resourceGroups/<group>/providers/<namespace>/<type>/<name>";
-        write!(f, "{:?} is not the ID of an Azure object; want {want}", self.0)
+        write!(f, "{:?} is not the ID of an Azure object; expected {want}", self.0)
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         ] {
             let error = ArmId::parse(text).unwrap_err();
             assert_eq!(error, NoArmId(text.to_owned()));
-            assert!(error.to_string().contains("want /subscriptions/"), "{error}");
+            assert!(error.to_string().contains("expected /subscriptions/"), "{error}");
         }
     }
 }

@@ -120,7 +120,7 @@ struct Inner {
     looks: Looks,
     /// Why operations cannot be read.
     unreadable: OnceLock<ApiError>,
-    /// The shortest pause between looks at an operation that is honoured.
+    /// The shortest pause between looks at an operation that is honored.
     least_delay: Duration,
 }
 

@@ -289,7 +289,7 @@ impl call::Operation for Operation {
             (code, _) if is_quota(code) => Meaning::Quota,
             ("RequestDisallowedByPolicy" | "ScopeLocked", _) => Meaning::Other,
             ("AuthorizationFailed" | "LinkedAuthorizationFailed", _) => Meaning::Denied,
-            // A neighbour has failed: the same request succeeds after its repair.
+            // A neighbor has failed: the same request succeeds after its repair.
             ("ReferencedResourceNotProvisioned", _) => Meaning::Passing,
             (code, _) if code.starts_with("InUse") || code.contains("CannotBeDeleted") => Meaning::Passing,
             ("OperationNotAllowed", Some(409)) => Meaning::Quota,

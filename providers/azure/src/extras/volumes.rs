@@ -1,6 +1,6 @@
 //! Topology labels of managed disks.
 //!
-//! Behaviour of the in-tree provider that upstream removed (`legacy-cloud-providers`
+//! Behavior of the in-tree provider that upstream removed (`legacy-cloud-providers`
 //! `azure/azure_managedDiskController.go`), and the same for volumes that a user declares for the CSI driver.
 
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn wanted(volume: &PersistentVolume) -> Result<Option<ArmId>, ProviderError> {
 }
 
 fn malformed(key: &str, uri: &str) -> ProviderError {
-    let want = "names no managed disk; want /subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/disks/<name>";
+    let want = "names no managed disk; expected /subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/disks/<name>";
     let finding = Finding { value: Some(uri.to_owned()), ..Finding::new(Severity::Error, key, want) };
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, format!("{key} {uri:?} {want}"))
 }

@@ -107,7 +107,7 @@ async fn balancers(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
                 Some(Fact::good(about, format!("the node is a member: {}", why(&env.several, &observed, host, plain))))
             }
             (true, false) => {
-                Some(Fact::waiting(about, "the node is no member yet: the next sync adds it if it is eligible"))
+                Some(Fact::waiting(about, "the node is not a member yet: the next sync adds it if it is eligible"))
             }
             (false, true) => {
                 Some(Fact::waiting(about, "the node is a member and belongs to another one: the next sync moves it"))

@@ -31,7 +31,7 @@ pub(super) struct Repairs {
 }
 
 /// The object that an error names as not provisioned.
-pub(super) fn neighbour(message: &str) -> Option<ArmId> {
+pub(super) fn neighbor(message: &str) -> Option<ArmId> {
     let (_, rest) = message.split_once(REFUSAL)?;
     let id = ArmId::parse(rest.split_whitespace().next()?).ok()?;
     // Interfaces are named by one of their configurations, and those of instances are part of these.
@@ -104,13 +104,13 @@ mod tests {
     fn the_error_names_the_object() {
         let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
         let text = format!("{REFUSAL}{id} used by resource /subscriptions/s is not in Succeeded state.");
-        assert_eq!(neighbour(&text).unwrap().as_str(), id);
-        assert_eq!(neighbour(&format!("{REFUSAL}{id}/ipConfigurations/c used")).unwrap().as_str(), id);
+        assert_eq!(neighbor(&text).unwrap().as_str(), id);
+        assert_eq!(neighbor(&format!("{REFUSAL}{id}/ipConfigurations/c used")).unwrap().as_str(), id);
         let set = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set";
         let of = format!("{set}/virtualMachines/3/networkInterfaces/n/ipConfigurations/c");
-        let instance = neighbour(&format!("{REFUSAL}{of} used")).unwrap();
+        let instance = neighbor(&format!("{REFUSAL}{of} used")).unwrap();
         assert_eq!(instance.as_str(), format!("{set}/virtualMachines/3"));
-        assert_eq!(neighbour("no"), None);
+        assert_eq!(neighbor("no"), None);
         let text = format!(
             "Cannot delete load balancer lb since its child resources p are in use by virtual machine scale set {set}."
         );

@@ -33,7 +33,7 @@ enum Operator {
 impl Selector {
     /// Reads a selector; `None` if it is empty.
     pub(crate) fn parse(value: &Value) -> Result<Option<Self>, String> {
-        let selector: Self = Self::deserialize(value).map_err(|error| format!("{error}; want a label selector"))?;
+        let selector: Self = Self::deserialize(value).map_err(|error| format!("{error}; expected a label selector"))?;
         Ok(Some(selector).filter(|selector| *selector != Self::default()))
     }
 

@@ -330,7 +330,7 @@ impl Writer<'_> {
 
     /// Whether what an error names is not in the way any more.
     async fn repaired(&self, write: &Write, message: &str) -> bool {
-        match (repair::neighbour(message), repair::user(message), write) {
+        match (repair::neighbor(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
             (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {

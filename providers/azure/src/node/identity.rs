@@ -34,7 +34,7 @@ impl fmt::Display for Foreign {
             Self::Other => f.write_str("the node belongs to another cloud or program"),
             Self::Malformed(id) => write!(
                 f,
-                "the provider ID {id:?} names no virtual machine; want azure:///subscriptions/<id>/resourceGroups/\
+                "the provider ID {id:?} names no virtual machine; expected azure:///subscriptions/<id>/resourceGroups/\
                  <group>/providers/Microsoft.Compute/virtualMachines/<name>, or that of a scale set instance"
             ),
         }

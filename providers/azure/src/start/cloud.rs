@@ -136,7 +136,7 @@ pub(crate) fn invalid(key: &str, value: &str, message: impl Into<String>) -> Pro
 async fn discover(endpoint: &str, http: &Client) -> Result<Value, ProviderError> {
     let key = "resourceManagerEndpoint";
     let request = Request::get(format!("{}{DISCOVERY}", slashed(endpoint))).body(Bytes::new());
-    let request = request.map_err(|_| invalid(key, endpoint, "not a URL; want https://host"))?;
+    let request = request.map_err(|_| invalid(key, endpoint, "not a URL; expected https://host"))?;
     let answer = http.send(request).await.and_then(|answer| answer.json());
     answer.map_err(|failure| {
         let why = [&*failure.code, &*failure.message].into_iter().filter(|part| !part.is_empty());

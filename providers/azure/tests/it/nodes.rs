@@ -463,13 +463,13 @@ async fn without_the_right_on_the_subscription_the_state_is_read_from_the_machin
 async fn nodes_of_others_are_not_judged() {
     let bed = Bed::start(Options::default());
     let provider = bed.process("").await;
-    let labelled = |provider_id: &str| {
+    let labeled = |provider_id: &str| {
         let labels = [("kubernetes.azure.com/managed", "False")].into_iter().collect();
         NodeRef::new(Node { labels, ..(*node("a", provider_id)).clone() })
     };
     let mark = bed.cloud.mark();
     let vm = format!("azure://{GROUP}/Microsoft.Compute/virtualMachines/none");
-    for node in [node("a", "aws:///z/i-1"), labelled(""), labelled(&vm)] {
+    for node in [node("a", "aws:///z/i-1"), labeled(""), labeled(&vm)] {
         assert!(matches!(one(&provider, &node).await, Lookup::Foreign), "{node:?}");
     }
     assert!(unknown(&one(&provider, &node("a", "azure://")).await).contains("names no virtual machine"));

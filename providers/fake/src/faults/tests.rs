@@ -193,7 +193,7 @@ fn a_result_that_fits_no_call_of_its_rule_is_a_mistake_in_the_file() {
 async fn a_result_that_does_not_fit_this_call_is_an_error_of_the_call() {
     let bed = Bed::new("faults: [{id: f, call: '*', result: true}]");
     let error = ensure(&bed.cloud(), "d/a").await.unwrap_err().to_string();
-    assert!(error.starts_with("fault \"f\" does not fit this call: result: want a map"), "{error}");
+    assert!(error.starts_with("fault \"f\" does not fit this call: result: expected a map"), "{error}");
 }
 
 #[tokio::test]

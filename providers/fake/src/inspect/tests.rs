@@ -91,7 +91,7 @@ async fn a_node_is_explained_from_the_file_without_any_call() {
         (
             node("f", "aws:///z/i-1"),
             &[
-                "Bad instance aws:///z/i-1: \"aws:///z/i-1\" is no provider ID of fake: the node is left alone -> nothing, \
+                "Bad instance aws:///z/i-1: \"aws:///z/i-1\" is not a provider ID of fake: the node is left alone -> nothing, \
                if it is a node of another cloud; otherwise list its provider ID",
             ],
         ),
@@ -452,7 +452,7 @@ async fn a_migration_is_checked_against_file_and_tables() {
              correct providerID in the entry, or delete the Node so that it registers again",
             "error instances node c: not listed, and unlisted: missing makes the cloud sure that it is gone: a node that \
              is not Ready is deleted -> list it under instances",
-            "warning provider-ids node d: \"aws:///z/i-1\" is no provider ID of fake: the node is left alone -> nothing, if \
+            "warning provider-ids node d: \"aws:///z/i-1\" is not a provider ID of fake: the node is left alone -> nothing, if \
              it is a node of another cloud; otherwise list its provider ID",
             "info instances : nodes listed: 1, invented: 0",
             "warning load-balancers service d/moved: it has 192.0.2.2 now and gets 203.0.113.1 -> list it with its ingress \

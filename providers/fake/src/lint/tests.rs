@@ -19,14 +19,14 @@ fn every_mistake_is_a_finding_with_its_path_and_hint() {
         &[
             "error instances[0].adresses: unknown key; did you mean \"addresses\"?",
             "error instances[1].name: needed",
-            "error instances[1].shutdown: want true or false, found the number 1",
+            "error instances[1].shutdown: expected true or false, found the number 1",
             "error loadBalancers.pool: \"x\" is not an address range such as 203.0.113.0/24",
             "error unlistd: unknown key; did you mean \"unlisted\"?",
         ],
     );
     check(
         "unlisted: mising",
-        &["error unlisted: unknown word \"mising\"; want one of invent, missing, error; did you mean \"missing\"?"],
+        &["error unlisted: unknown word \"mising\"; expected one of invent, missing, error; did you mean \"missing\"?"],
     );
 }
 

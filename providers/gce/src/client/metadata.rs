@@ -53,7 +53,7 @@ impl Metadata {
     /// A value as an unprocessed response.
     pub(crate) async fn answer(&self, path: &str) -> Result<Answer, Failure> {
         let request = Request::get(format!("{}{path}", self.base)).header(FLAVOR, GOOGLE).body(Bytes::new());
-        let answer = self.http.send(request.map_err(|_| malformed(format!("{path:?} is no path")))?).await?;
+        let answer = self.http.send(request.map_err(|_| malformed(format!("{path:?} is not a path")))?).await?;
         // Any other server at this address, such as a captive portal, lacks the header.
         let is_google = answer.headers.get(FLAVOR).is_some_and(|flavor| flavor == GOOGLE);
         if is_google { Ok(answer) } else { Err(foreign(path)) }

@@ -91,7 +91,7 @@ impl<T: Named> Page<T> {
     fn check(&self) -> Result<(), Failure> {
         let is_list = self.kind.is_some() || self.items.is_some();
         match !is_list || self.items.iter().flatten().any(|item| item.name().is_empty()) {
-            true => Err(unreadable("the answer is no list of named objects".to_owned())),
+            true => Err(unreadable("the answer is not a list of named objects".to_owned())),
             false => Ok(()),
         }
     }
@@ -255,7 +255,7 @@ impl Client {
             async move {
                 let page: ScopedPage = self.session.send(&message).await?.json()?;
                 if page.kind.is_none() && page.items.is_none() {
-                    return Err(unreadable("the answer is no list".to_owned()));
+                    return Err(unreadable("the answer is not a list".to_owned()));
                 }
                 if let Some(scope) = page.unreachables.first() {
                     return Err(unreadable(format!("{scope} could not be read")));

@@ -87,7 +87,7 @@ impl Pending {
     fn read(answer: &Answer) -> Result<Self, Failure> {
         let read: Self = answer.json()?;
         match read.status.is_empty() || read.name.is_empty() {
-            true => Err(unreadable("the answer is no operation".to_owned())),
+            true => Err(unreadable("the answer is not an operation".to_owned())),
             false => Ok(read),
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn parts(env: &Env, service: &Service, item: &Item, observed: &Observ
     // What was not read may exist.
     if let Some(error) = observed.unread.values().next() {
         facts.retain(|fact| fact.state != FactState::Waiting);
-        let hint = "explain it again, or grant the right that is missing";
+        let hint = "explain it again, or grant the missing permission";
         facts.push(Fact::bad("reads", format!("not everything could be read: {error}"), hint));
     }
     facts

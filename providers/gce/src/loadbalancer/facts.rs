@@ -46,7 +46,7 @@ impl Facts {
         let found = match self.network.subnetwork().await {
             Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
                 if !self.is_denied.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "the subnetwork of the cluster is not known: set subnetwork-name, or grant the right");
+                    tracing::warn!(%error, "the subnetwork of the cluster is not known: set subnetwork-name, or grant the permission");
                 }
                 Subnet::Unknown(error.to_string())
             }

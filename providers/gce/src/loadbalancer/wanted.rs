@@ -200,7 +200,7 @@ impl Item {
 fn elsewhere(item: &Item, region: &str) -> Option<Finding> {
     let first = item.hosts.elsewhere.first()?;
     let text = format!(
-        "nodes of other regions are no hosts: {} in {} and {} more; load balancers are in {region}, and have instances of \
+        "nodes of other regions are not hosts: {} in {} and {} more; load balancers are in {region}, and have instances of \
          it only",
         first.name,
         first.zone,
@@ -315,7 +315,7 @@ fn address_problem(is_internal: bool, ip: &str) -> Option<String> {
         return None;
     }
     match ip.parse::<std::net::Ipv4Addr>() {
-        Err(_) => Some(format!("spec.loadBalancerIP {ip:?} is no IPv4 address; write one or remove it")),
+        Err(_) => Some(format!("spec.loadBalancerIP {ip:?} is not an IPv4 address; write one or remove it")),
         Ok(parsed) if parsed.is_private() && !is_internal => Some(format!(
             "spec.loadBalancerIP {ip:?} is a private address, and the load balancer EXTERNAL; use a regional external address, \
              or set the annotation {} to Internal",

@@ -468,7 +468,7 @@ impl Writer<'_> {
             self.note(write, &denied, &error);
             hosts.retain(|host| !denied.hosts.contains(host));
         }
-        let text = format!("{write}: many instances of nodes do not exist; it goes on with the next attempt");
+        let text = format!("{write}: many instances of nodes do not exist; the next attempt continues");
         Err(ProviderError::new(ErrorClass::Transient { after: None }, text))
     }
 

@@ -39,8 +39,8 @@ pub(crate) struct Config {
 
 pub(crate) static GLOBAL: Table<Config> = Table {
     section: "global",
-    doc: "Without a file, and for keys that are absent, values come from the metadata server of the instance that the program \
-          runs on. A start without it needs `project-id`, `local-zone` and `network-name`, and another `token-url`.",
+    doc: "Absent keys come from the metadata server of the instance. A start without one needs `project-id`, `local-zone`, \
+          `network-name` and another `token-url`.",
     keys: &[
         Key::new(
             "token-url",
@@ -77,7 +77,7 @@ pub(crate) static GLOBAL: Table<Config> = Table {
             "subnetwork-name",
             Field::Text(|c: &mut Config| &mut c.subnetwork_name),
             "",
-            "Subnetwork of internal balancers, by name or URL. Absent: the one of an automatic network, else that of the nodes.",
+            "Subnetwork of internal load balancers, by name or URL. Absent: the one of an automatic network, else that of the nodes.",
         ),
         Key::new(
             "stack-type",
@@ -134,19 +134,19 @@ pub(crate) static GLOBAL: Table<Config> = Table {
             "local-zone",
             Field::Text(|c: &mut Config| &mut c.local_zone),
             "",
-            "Zone of the cluster; its region is that of all balancers. Absent: that of the instance.",
+            "Zone of the cluster; its region is that of all load balancers. Absent: that of the instance.",
         ),
         Key::new(
             "alpha-features",
             Field::List(|c: &mut Config| &mut c.alpha_features),
             "",
-            "`ILBSubsets` leaves new internal balancers to another controller; `SkipIGsManagement` never changes instance groups. Others have no effect.",
+            "`ILBSubsets` leaves new internal load balancers to another controller; `SkipIGsManagement` never changes instance groups. Others have no effect.",
         ),
         Key::new(
             "external-instance-groups-prefix",
             Field::Text(|c: &mut Config| &mut c.external_instance_groups_prefix),
             "",
-            "Internal balancers use the instance groups whose names begin with it as they are, if all of their members are hosts of the balancer; an instance may be in one balanced group only. They are never changed. Has no effect with `SkipIGsManagement`.",
+            "Internal load balancers use the instance groups whose names begin with it as they are, if all of their members are hosts of the load balancer; an instance may be in one balanced group only. They are never changed. Has no effect with `SkipIGsManagement`.",
         )
         .note("Of OpenShift; upstream ignores it."),
     ],

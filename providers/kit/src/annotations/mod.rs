@@ -91,7 +91,7 @@ pub struct Row<K> {
     pub on: On<K>,
     /// The type of the value, in words, with its unit and bounds.
     pub value: &'static str,
-    /// The behaviour without the key, in Markdown; empty if there is none.
+    /// The behavior without the key, in Markdown; empty if there is none.
     pub default: &'static str,
     /// The time at which a change takes effect, as a sentence; empty: at the next sync.
     pub changes: &'static str,
@@ -237,7 +237,7 @@ impl<K: BalancerKind> Table<K> {
     /// The table as Markdown. The column of balancers is omitted if all are of one kind.
     pub fn reference(&self) -> String {
         let kinds = |text: &str| if K::ALL.len() > 1 { format!(" {text} |") } else { String::new() };
-        let (heading, rule) = (kinds("Balancers"), if K::ALL.len() > 1 { "---|" } else { "" });
+        let (heading, rule) = (kinds("Load balancers"), if K::ALL.len() > 1 { "---|" } else { "" });
         let mut page = format!("| Annotation |{heading} Value | Default | Effect |\n|---|{rule}---|---|---|\n");
         for row in self.rows {
             let changes = if row.changes.is_empty() { String::new() } else { format!(" {}", row.changes) };

@@ -188,7 +188,7 @@ fn pairs_keep_the_last_of_equal_keys_and_drop_those_without_key() {
 fn an_unknown_word_is_refused_with_the_known_ones() {
     let words = [("Standard", 1), ("Premium", 2)];
     assert_eq!(word("Premium", &words), Ok(Some(2)));
-    let message = "unknown word \"premium\"; want one of Standard, Premium; did you mean \"Premium\"?";
+    let message = "unknown word \"premium\"; expected one of Standard, Premium; did you mean \"Premium\"?";
     assert_eq!(word("premium", &words).unwrap_err().message, message);
 }
 
@@ -204,7 +204,7 @@ fn networks_are_sorted_and_each_is_there_once() {
 fn the_reference_has_a_line_for_each_key() {
     assert_eq!(
         TABLE.reference(),
-        "| Annotation | Balancers | Value | Default | Effect |\n\
+        "| Annotation | Load balancers | Value | Default | Effect |\n\
          |---|---|---|---|---|\n\
          | `lb.example.com/floating-network-id` | public; ignored by internal and shared | network ID | – | Where addresses \
          come from. Counts only while no address is attached. |\n\

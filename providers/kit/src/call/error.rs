@@ -228,7 +228,7 @@ impl<O: Operation> CallError<O> {
         match self.kind {
             ErrorKind::Throttled { .. } => {
                 let more = remediation(Meaning::Throttle).unwrap_or("other programs share the limits");
-                format!("{action}: {cloud} asks for fewer calls; tried again later. If it lasts, {more}{answer}")
+                format!("{action}: {cloud} asks for fewer calls; retried later. If it lasts, {more}{answer}")
             }
             ErrorKind::Credentials if self.code.is_empty() => {
                 format!("{action}: no credentials for {cloud}: {message}")

@@ -243,7 +243,7 @@ async fn a_refusal_is_final() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_honoured() {
+async fn retry_after_is_honored() {
     let start = Instant::now();
     assert_eq!(after(&[throttled(Some(Duration::from_secs(17)))], ListBalancers).await, (Ok(()), 2));
     assert!(start.elapsed() >= Duration::from_secs(17), "{:?}", start.elapsed());

@@ -154,7 +154,7 @@ impl<'a> Value<'a> {
             Json::Array(_) => "a list".to_owned(),
             Json::Object(_) => "a map".to_owned(),
         };
-        self.problem(format_args!("want {want}, found {found}"));
+        self.problem(format_args!("expected {want}, found {found}"));
         None
     }
 
@@ -322,7 +322,7 @@ pub(crate) fn one_of<T: Clone>(text: &str, words: &[(&str, T)]) -> Result<T, Str
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone()).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let hint = did_you_mean(text, &known).unwrap_or_default();
-        format!("unknown word {text:?}; want one of {}{hint}", known.join(", "))
+        format!("unknown word {text:?}; expected one of {}{hint}", known.join(", "))
     })
 }
 

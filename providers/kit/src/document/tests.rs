@@ -37,15 +37,15 @@ fn wrong_types_are_named_with_path_and_all_mistakes_are_reported() {
     assert_eq!(
         found,
         [
-            "t: want text (in quotes), found the number 5",
-            "f: want true or false, found the text \"true\"",
-            "n: want a whole number, 0 or more, found the number -1",
-            "d: want a duration such as \"1m30s\", found the number 5",
+            "t: expected text (in quotes), found the number 5",
+            "f: expected true or false, found the text \"true\"",
+            "n: expected a whole number, 0 or more, found the number -1",
+            "d: expected a duration such as \"1m30s\", found the number 5",
             "d2: time: unknown unit \"x\" in duration \"5x\"",
-            "l: want a list, found a map",
-            "m: want a map, found a list",
-            "w: unknown word \"blu\"; want one of blue, red; did you mean \"blue\"?",
-            "s[\"a.b/c\"]: want text (in quotes), found the number 1",
+            "l: expected a list, found a map",
+            "m: expected a map, found a list",
+            "w: unknown word \"blu\"; expected one of blue, red; did you mean \"blue\"?",
+            "s[\"a.b/c\"]: expected text (in quotes), found the number 1",
         ]
     );
 }
@@ -122,8 +122,8 @@ fn mistakes_are_findings_with_the_path_as_key() {
         texts,
         [
             "file: odd as a whole",
-            "a: want text (in quotes), found the number 1",
-            "b: want true or false, found a list",
+            "a: expected text (in quotes), found the number 1",
+            "b: expected true or false, found a list",
             "long: unknown key; known keys: a, b"
         ]
     );

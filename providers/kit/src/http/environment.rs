@@ -67,7 +67,7 @@ pub(super) fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
         let certificate = certificate.map_err(|error| format!("not a file of PEM certificates: {error}"))?;
         store.add(certificate).map_err(|error| format!("certificate {} of the file: {error}", store.len() + 1))?;
     }
-    if store.is_empty() { Err("no certificate in the file; want PEM blocks".to_owned()) } else { Ok(store) }
+    if store.is_empty() { Err("no certificate in the file; expected PEM blocks".to_owned()) } else { Ok(store) }
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
         let path = folder.path().join("bundle").display().to_string();
         assert!(bundle(&path).unwrap_err().starts_with("cannot be read: No such file"));
         for (text, expected) in [
-            ("no certificates here\n", "no certificate in the file; want PEM blocks"),
+            ("no certificates here\n", "no certificate in the file; expected PEM blocks"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n", "not a file of PEM certificates: "),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1 of the file: "),
         ] {

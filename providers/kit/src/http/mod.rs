@@ -103,7 +103,7 @@ impl Client {
             cloud,
             timeout,
             user_agent: HeaderValue::from_str(user_agent)
-                .map_err(|_| "the user agent is no header value".to_owned())?,
+                .map_err(|_| "the user agent is not a header value".to_owned())?,
             request_ids,
             refusal,
         })
@@ -153,7 +153,7 @@ impl Client {
         // A list of API versions has status 300.
         let succeeded = status.is_success() || status == StatusCode::MULTIPLE_CHOICES;
         if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-            let message = "the proxy wants a user and a password: want HTTP_PROXY = http://user:password@host:port";
+            let message = "the proxy wants a user and a password: set HTTP_PROXY = http://user:password@host:port";
             return Err(Failure { cause: Cause::NotSent, ..self.unusable(status, &headers, message.to_owned()) });
         }
         match (is_web_page(&body), succeeded) {

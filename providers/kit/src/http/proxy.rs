@@ -60,7 +60,7 @@ fn proxy(environment: Environment<'_>, name: &str) -> Result<Option<Url>, String
     // As in Go, the proxy resolves the names, also with `socks5`.
     let text = text.replacen("socks5://", "socks5h://", 1);
     let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "socks5h"));
-    let wanted = "want http://host:port, https:// or socks5://";
+    let wanted = "expected http://host:port, https:// or socks5://";
     url.map(Some).ok_or_else(|| format!("environment variable {name}: not the URL of a proxy; {wanted}"))
 }
 
@@ -181,7 +181,7 @@ mod tests {
             let problem = Proxies::from(&get).err().unwrap();
             assert_eq!(
                 problem,
-                "environment variable https_proxy: not the URL of a proxy; want http://host:port, https:// or socks5://"
+                "environment variable https_proxy: not the URL of a proxy; expected http://host:port, https:// or socks5://"
             );
         }
     }

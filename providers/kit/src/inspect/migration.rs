@@ -21,7 +21,7 @@ const AT_ONCE: usize = 20;
 /// The findings about the configuration file at startup.
 pub fn configuration(findings: &[Finding]) -> Vec<Check> {
     const CHECK: &str = "cloud-config";
-    let fix = "correct the file, or leave it if this is what you want";
+    let fix = "correct the file, or leave it if this is intended";
     let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
     let checks: Vec<Check> =
         doubts.map(|finding| Check::warning(CHECK, &*finding.key, &*finding.message, fix)).collect();
@@ -138,7 +138,7 @@ fn of_plan(
         }
         (true, false) => (
             format!("load balancer {name} is taken over as it is, but: {doubts}"),
-            "correct the annotations, or leave them if this is what you want",
+            "correct the annotations, or leave them if this is intended",
         ),
         (false, _) if is_deletion => {
             (format!("the remains of load balancer {name} would be deleted: {steps}"), "none, if this is intended")

@@ -142,8 +142,9 @@ impl<T: RouteTable> Observed<T> {
 
     fn create<'a>(&'a self, new: &NewRoute, prepared: &mut BTreeSet<&'a T::Hop>) -> Plan<T> {
         let (route, node) = (&new.route, new.route.target_node.clone().unwrap_or_default());
-        let destination = range(route)
-            .ok_or_else(|| ProviderError::unknown(format!("{:?} of node {node} is no CIDR", route.destination_cidr)))?;
+        let destination = range(route).ok_or_else(|| {
+            ProviderError::unknown(format!("{:?} of node {node} is not a CIDR", route.destination_cidr))
+        })?;
         let hops = self.hops.get(&node).ok_or_else(|| {
             ProviderError::new(ErrorClass::NotFound, format!("node {node} was deleted: it needs no route any more"))
         })?;
@@ -172,10 +173,10 @@ impl<T: RouteTable> Observed<T> {
             Some((old, Target::Hop(present))) => match self.nodes.get(present) {
                 Some(other) => return Err(occupied(destination, &node, &format!("node {other} ({present})"))),
                 None if T::is_foreign(&self.facts, present) => {
-                    let stranger = format!("{present}, which is no instance of this cluster");
+                    let stranger = format!("{present}, which is not an instance of this cluster");
                     return Err(occupied(destination, &node, &stranger));
                 }
-                None => vec![create(Some(old), format!("{mine}, and {present} is no node any more"))],
+                None => vec![create(Some(old), format!("{mine}, and {present} is no longer a node"))],
             },
             Some((_, Target::Foreign(what))) => return Err(occupied(destination, &node, what)),
         };
@@ -198,7 +199,7 @@ impl<T: RouteTable> Observed<T> {
             let now = match &entry.target {
                 Target::Blackhole => return Ok(vec![self.remove(range, entry, "it is a blackhole".to_owned())]),
                 Target::Hop(hop) if self.is_stray(&range, hop) => {
-                    return Ok(vec![self.remove(range, entry, format!("{hop} is no node"))]);
+                    return Ok(vec![self.remove(range, entry, format!("{hop} is not a node"))]);
                 }
                 Target::Hop(hop) => match self.former.get(hop) {
                     Some(node) if Some(node) == route.target_node.as_ref() => {

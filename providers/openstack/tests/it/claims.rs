@@ -41,7 +41,7 @@ async fn all(scene: &Scene) -> Vec<Value> {
 }
 
 /// Another cluster with nodes of its own, and its `shop/web`.
-async fn neighbour(scene: &Scene, cluster: &str) -> (Process, Vec<NodeRef>, Service) {
+async fn neighbor(scene: &Scene, cluster: &str) -> (Process, Vec<NodeRef>, Service) {
     let nodes = vec![scene.node("their-1").await, scene.node("their-2").await];
     let process = scene.process_of(cluster).await;
     let mut theirs = service("web", &[(6666, 31666)], json!({}));
@@ -58,7 +58,7 @@ async fn is_refused(scene: &Scene, web: &mut Service) {
 
 async fn a_balancer_of_another_cluster_with_our_name_is_left_alone(scene: &mut Scene) {
     scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
-    let (process, nodes, mut theirs) = neighbour(scene, CLUSTER).await;
+    let (process, nodes, mut theirs) = neighbor(scene, CLUSTER).await;
     let before = all(scene).await;
     let mut web = service("web", &[(8888, 30888)], json!({}));
     web.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000001".into();
@@ -131,7 +131,7 @@ async fn a_balancer_that_was_ours_by_a_member_stays_ours_without_members(scene: 
 
 /// A restored backup has the annotations, too.
 async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene) {
-    let (process, nodes, mut theirs) = neighbour(scene, "theirs").await;
+    let (process, nodes, mut theirs) = neighbor(scene, "theirs").await;
     let before = all(scene).await;
     let mut copy = theirs.clone();
     copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000002".into();
@@ -145,7 +145,7 @@ async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene)
 }
 
 async fn a_copy_that_is_younger_than_the_balancer_takes_nothing(scene: &mut Scene) {
-    let (_, _, theirs) = neighbour(scene, CLUSTER).await;
+    let (_, _, theirs) = neighbor(scene, CLUSTER).await;
     let before = all(scene).await;
     let mut copy = theirs.clone();
     copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000003".into();
@@ -164,7 +164,7 @@ async fn a_copy_that_is_younger_than_the_balancer_takes_nothing(scene: &mut Scen
 
 /// Namespace and name are the same in both clusters.
 async fn a_failed_join_of_a_namesake_renames_nothing(scene: &mut Scene) {
-    let (_, _, theirs) = neighbour(scene, "theirs").await;
+    let (_, _, theirs) = neighbor(scene, "theirs").await;
     let name = scene.balancer().await["name"].clone();
     let mut web = web();
     set(&mut web, "load-balancer-id", annotation(&theirs, "load-balancer-id").unwrap());

@@ -190,9 +190,9 @@ enum Station {
 /// One life next to a Service of another cluster on the same nodes; returns the state after each station.
 async fn live(scene: &mut Scene, work: impl AsyncFn(&Scene, &mut Service, ServiceAction)) -> Vec<Vec<String>> {
     scene.configure(CONF).await;
-    let neighbour = scene.process_of("theirs").await;
+    let neighbor = scene.process_of("theirs").await;
     let mut theirs = service("theirs", &[(80, 31999)], json!({}));
-    neighbour.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    neighbor.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
     let foreign = foreign(scene).await;
     assert!(foreign.len() > 6, "{foreign:#?}");
     let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));

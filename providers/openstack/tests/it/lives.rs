@@ -32,7 +32,7 @@ struct Living {
 
 impl Living {
     /// Adds a balancer of another cluster in the same project.
-    async fn neighbours(&self) {
+    async fn neighbors(&self) {
         let balancers = self.process().await;
         let node = self.bed.node("theirs");
         let theirs = service("theirs", &[(80, 31999)], json!({}));
@@ -75,7 +75,7 @@ impl LivingCloud for Living {
         let clock = bed.cloud.clock().clone();
         let cluster = Arc::new(TestCluster::following(move || clock.now().into()));
         let living = Self { bed, config, nodes: Vec::new(), is_calm: false, cluster };
-        living.neighbours().await;
+        living.neighbors().await;
         living
     }
 

@@ -31,9 +31,9 @@ fn recreated(service: &mut Service) {
 
 async fn a_balancer_in_error_is_made_again_where_the_service_asks_for_it(scene: &mut Scene) {
     scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
-    let neighbour = scene.process_of("theirs").await;
+    let neighbor = scene.process_of("theirs").await;
     let mut theirs = service("theirs", &[(80, 31999)], json!({}));
-    neighbour.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    neighbor.work(&mut theirs, &scene.nodes, ServiceAction::Ensure).await.unwrap();
     let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
     let address = scene.ensure(&mut web).await;
     let (old, groups) = (goes_into_error(scene).await, scene.groups().await);

@@ -74,6 +74,6 @@ conformance! {
         a_new_node_is_tainted_not_ready provider_id_and_pod_cidr_are_set_once taints_are_checked
         addresses_are_unique capacity_becomes_allocatable;
     misc:
-        leases_need_micro_times_and_a_version events_live_beside_their_object a_namespace_is_labelled
+        leases_need_micro_times_and_a_version events_live_beside_their_object a_namespace_is_labeled
         volumes_are_pending health_and_version_answer;
 }

@@ -224,7 +224,7 @@ async fn a_server_without_the_feature_refuses_streaming_lists() {
     server.stop().await;
 }
 
-/// The behaviour of a real API server with `--feature-gates=WatchList=false`, see `real_apiserver`.
+/// The behavior of a real API server with `--feature-gates=WatchList=false`, see `real_apiserver`.
 pub(crate) async fn streaming_lists_are_forbidden(api: &Api) {
     let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
     let message = format!("ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: {detail}");

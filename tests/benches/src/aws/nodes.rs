@@ -72,10 +72,10 @@ async fn wrong(scene: &Scene, machines: &[Machine]) -> anyhow::Result<usize> {
             });
             let has_ip =
                 list("/status/addresses").iter().any(|a| a.get("type").and_then(Value::as_str) == Some("InternalIP"));
-            let labelled =
+            let labeled =
                 ["node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "topology.k8s.aws/zone-id"];
             let own = ids.get(&*text("/metadata/name")).is_some_and(|id| *id == text("/spec/providerID"));
-            right += usize::from(own && has_ip && !is_tainted && labelled.into_iter().all(label));
+            right += usize::from(own && has_ip && !is_tainted && labeled.into_iter().all(label));
         })
         .await?;
     Ok(machines.len() - right)

@@ -2,7 +2,7 @@
 //! instance metadata on separate ports.
 //!
 //! The answers were recorded from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and
-//! `tests/it/openstack` compares both. Behaviour that was not checked there is marked `unverified`.
+//! `tests/it/openstack` compares both. Behavior that was not checked there is marked `unverified`.
 
 mod catalog;
 mod dump;

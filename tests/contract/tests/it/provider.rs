@@ -96,7 +96,9 @@ impl Memorial {
             Some(id) => match id.strip_prefix("memory:///").filter(|id| id.starts_with("i-")) {
                 Some(id) => tables.machines.values().find(|machine| machine.id == id),
                 None if self.is(Defect::MalformedIsGone) => None,
-                None => return Lookup::Unknown(ProviderError::unknown(format!("{id:?} is no provider ID of memory"))),
+                None => {
+                    return Lookup::Unknown(ProviderError::unknown(format!("{id:?} is not a provider ID of memory")));
+                }
             },
             None => tables.machines.get(&*node.name),
         };

@@ -1,4 +1,4 @@
-//! A model cloud: instances, load balancers and routes in memory, with the behaviour of a real one.
+//! A model cloud: instances, load balancers and routes in memory, with the behavior of a real one.
 //!
 //! Every change is a separate write with a delay before and after it, so that a process can die between any two.
 //! Deliberate faults of the cloud are in [`Mishaps`]; a wrong call is a violation.

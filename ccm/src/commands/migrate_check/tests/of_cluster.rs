@@ -56,7 +56,7 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     let needs = rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider::default());
     let all = answered(&needs, None, |_| false);
     assert_eq!(lines(all.clone()), ["info rbac"]);
-    assert_eq!(all[0].message, format!("every right is granted to {ACCOUNT}"));
+    assert_eq!(all[0].message, format!("every permission is granted to {ACCOUNT}"));
 
     let checks = answered(&needs, None, |question| {
         question.contains("verb: \"delete\"") || question.contains("leases") || question.contains("persistentvolumes")
@@ -261,17 +261,17 @@ fn webhooks_that_can_refuse_our_writes_are_reported_with_the_writes() {
 }
 
 #[test]
-fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeller_of_volumes_a_warning() {
+fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeler_of_volumes_a_warning() {
     let rule = json!({"apiGroups": [""], "resources": ["nodes"], "operations": ["UPDATE"]});
     let webhook = |client: Value| json!({"name": "w", "rules": [rule.clone()], "clientConfig": client});
     let missing = webhook(json!({"service": {"namespace": "default", "name": "none"}}));
     assert_eq!(lines(of_webhook("validatingwebhook", missing)), ["error webhook validatingwebhook c/w"]);
     let outside = webhook(json!({"url": "https://example.com"}));
     assert_eq!(lines(of_webhook("validatingwebhook", outside)), ["warning webhook validatingwebhook c/w"]);
-    let labeller = json!({"name": "pv", "failurePolicy": "Ignore",
+    let labeler = json!({"name": "pv", "failurePolicy": "Ignore",
         "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "operations": ["CREATE"]}]});
-    assert_eq!(lines(of_webhook("mutatingwebhook", labeller.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
-    assert_eq!(lines(of_webhook("validatingwebhook", labeller)), ["info webhook"]);
+    assert_eq!(lines(of_webhook("mutatingwebhook", labeler.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
+    assert_eq!(lines(of_webhook("validatingwebhook", labeler)), ["info webhook"]);
 }
 
 #[test]

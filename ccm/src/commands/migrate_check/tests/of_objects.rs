@@ -37,8 +37,8 @@ fn of_nodes(nodes: Vec<(Node, Lookup)>, plans: Vec<Plan>) -> Vec<Check> {
 
 #[test]
 fn nodes_that_the_cloud_does_not_know_are_errors_and_foreign_ones_warnings() {
-    let labelled =
-        Node { labels: [("topology.kubernetes.io/zone", "a")].into_iter().collect(), ..node("labelled", None) };
+    let labeled =
+        Node { labels: [("topology.kubernetes.io/zone", "a")].into_iter().collect(), ..node("labeled", None) };
     let doomed = Node { ready: Some(ConditionStatus::False), ..node("doomed", Some("fake://doomed")) };
     let taint =
         Taint { key: TAINT_UNINITIALIZED.into(), value: "true".into(), effect: "NoSchedule".into(), time_added: None };
@@ -47,7 +47,7 @@ fn nodes_that_the_cloud_does_not_know_are_errors_and_foreign_ones_warnings() {
         (node("good", Some("fake://good")), here()),
         (node("other", Some("aws:///x/i-1")), Lookup::Foreign),
         (node("bare", None), here()),
-        (labelled, here()),
+        (labeled, here()),
         (node("lost", Some("fake://lost")), gone()),
         (doomed, gone()),
         (node("dark", Some("fake://dark")), Lookup::Unknown(ProviderError::InstanceNotFound)),
@@ -62,7 +62,7 @@ fn nodes_that_the_cloud_does_not_know_are_errors_and_foreign_ones_warnings() {
             "error node-instance node dark",
             "error node-instance node lost",
             "error node-uninitialized node waiting",
-            "warning node-provider-id node labelled",
+            "warning node-provider-id node labeled",
             "warning node-provider-id node other",
         ]
     );

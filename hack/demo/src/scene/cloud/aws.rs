@@ -29,7 +29,7 @@ static PROFILE: Profile = Profile {
     acts: &[Act::LookFirst, Act::ForReal, Act::Changed, Act::Terminated, Act::CannotTell, Act::Restarted, Act::Deleted],
     annotations: &[("api", "service.beta.kubernetes.io/aws-load-balancer-type", "nlb")],
     leaving: &["api", "web"],
-    parts: "balancer, target group, security group or rule",
+    parts: "load balancer, target group, security group or rule",
     doubt: "AWS throttles",
     cause: "AWS throttles the account: EC2 refuses every read",
     known_after: &[

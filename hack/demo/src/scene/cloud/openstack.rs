@@ -31,7 +31,7 @@ static PROFILE: Profile = Profile {
         ("api", "service.beta.kubernetes.io/openstack-internal-load-balancer", "true"),
     ],
     leaving: &["api", "web"],
-    parts: "balancer, floating IP, port or security group",
+    parts: "load balancer, floating IP, port or security group",
     doubt: "Nova is down",
     cause: "Nova is down: it answers every call with 503",
     known_after: &["compute:server_list", "network:router_get", "load-balancer:loadbalancer_get"],

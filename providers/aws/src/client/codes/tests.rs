@@ -120,7 +120,7 @@ fn each_error_has_its_remediation() {
         (answer(BALANCERS, 403, "ExpiredToken", "The security token has expired"), "renew them"),
         (answer(DESCRIBE, 401, "OptInRequired", "x"), "look into its console"),
         (answer(REGISTER, 400, "TooManyTargets", "x"), "quota"),
-        (answer(DESCRIBE, 503, "RequestLimitExceeded", "x"), "tried again later"),
+        (answer(DESCRIBE, 503, "RequestLimitExceeded", "x"), "retried later"),
         (ApiError::of_kind(DESCRIBE, ErrorKind::NotSent, "connection refused"), "check the endpoint, DNS, proxy"),
         (ApiError::of_kind(DESCRIBE, ErrorKind::NoAnswer, html), "a proxy or portal"),
         (ApiError::of_kind(DESCRIBE, ErrorKind::Credentials, "no providers in chain"), "no credentials for AWS"),

@@ -4,7 +4,7 @@
 //! so a restart tags nothing again. Many instances are tagged with one call, whatever the value of
 //! `--tagging-controller-enable-batching`.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider-aws` `pkg/controllers/tagging`. Changed tags are set on all
+//! Source of the behavior: `kubernetes/cloud-provider-aws` `pkg/controllers/tagging`. Changed tags are set on all
 //! instances; former ones stay, as upstream.
 
 mod flags;

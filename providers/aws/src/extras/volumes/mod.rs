@@ -1,6 +1,6 @@
 //! Topology labels of EBS volumes.
 //!
-//! Behaviour of the in-tree provider that upstream removed (`legacy-cloud-providers` `aws/aws.go`,
+//! Behavior of the in-tree provider that upstream removed (`legacy-cloud-providers` `aws/aws.go`,
 //! `GetLabelsForVolume`), and the same for volumes declared for the CSI driver. Concurrent reads share a call.
 
 use std::collections::BTreeMap;

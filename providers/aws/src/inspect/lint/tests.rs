@@ -284,7 +284,7 @@ fn mistakes_of_the_spec_are_errors() {
         ),
         (
             json!({"allocateLoadBalancerNodePorts": false}),
-            "spec.ports: no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
+            "spec.ports: no usable ports: a load balancer reaches pods through node ports, and none is allocated; set \
              spec.allocateLoadBalancerNodePorts to true or give each port a nodePort",
         ),
     ];
@@ -332,7 +332,7 @@ fn what_is_noticed_beside_annotations_is_reported_too() {
         &[("type", "nlb")],
         &json!({"ipFamilyPolicy": "RequireDualStack"}),
         &[
-            "warning spec.ipFamilyPolicy \"RequireDualStack\": the balancer is IPv4 only; clients of the other family cannot reach it",
+            "warning spec.ipFamilyPolicy \"RequireDualStack\": the load balancer is IPv4 only; clients of the other family cannot reach it",
         ],
     );
 }
@@ -353,11 +353,11 @@ fn a_file_of_the_cloud_config_is_checked_whole() {
             "warning [Globl]: line 14: unknown section, ignored; did you mean \"Global\"?",
             "error [ServiceOverride \"1\"] SigningRegion \"\": signingRegion is missing [SigningRegion is \"\"] in override \
              1; add for example SigningRegion = us-west-2",
-            "error [ServiceOverride \"1\"] URL \"nonsense\": could not parse override URL in override 1; want \
+            "error [ServiceOverride \"1\"] URL \"nonsense\": could not parse override URL in override 1; expected \
              http[s]://host[:port][/path]",
             "error [Global] Zone \"nowhere\": invalid AZ: nowhere; [Global] Zone must be the name of an availability zone \
              such as us-west-2a, or be left out",
-            "error [Global] RoleARN \"admin\": unable to create sts v2 client: [Global] RoleARN = \"admin\": not an ARN; want \
+            "error [Global] RoleARN \"admin\": unable to create sts v2 client: [Global] RoleARN = \"admin\": not an ARN; expected \
              arn:aws:iam::<account>:role/<name>",
             "error [Global] KubernetesClusterID \"b\": clusterID tags did not match: \"b\" vs \"a\"; set \
              KubernetesClusterTag and KubernetesClusterID in section [Global] to the same value, or only one",

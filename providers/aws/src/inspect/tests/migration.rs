@@ -230,7 +230,7 @@ async fn marks_networks_and_groups_of_instances_are_reported_per_node() {
             "warning [node ip-10-0-0-1",
             "security group sg-0000000000000000a gets the rules of load balancers, and lacks the tag",
             "error [node ip-10-0-0-2",
-            "ensure the k8s security group is tagged: of sg-0000000000000000a, sg-0000000000000000b tag the one that lets balancers in",
+            "ensure the k8s security group is tagged: of sg-0000000000000000a, sg-0000000000000000b tag the one that lets load balancers in",
         ],
     );
     // An instance named by its ID, with a node named by its address.

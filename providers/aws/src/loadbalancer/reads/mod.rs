@@ -244,7 +244,7 @@ impl Reads {
             return Ok(found);
         }
         let asked = Instant::now();
-        let wanted = self.with_neighbours(&missing);
+        let wanted = self.with_neighbors(&missing);
         for (arn, answer) in self.network_tags.ask(wanted).await {
             let marks = self.marks(&arn, asked, answer);
             if missing.contains(&arn) {
@@ -257,7 +257,7 @@ impl Reads {
     /// Fills up a call for tags with those that other Services will need next: the target groups named like this
     /// program's that follow in a recent list, and their balancers. After a restart Services come one by one at the
     /// pace of their other calls, and each would need its own call.
-    fn with_neighbours(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
+    fn with_neighbors(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut wanted = missing.clone();
         let not_before = lock(&self.remembered).target_groups;
         let is_young = |began: Instant| began.elapsed() < SHORT && not_before.is_none_or(|written| began >= written);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Rule, Tuple, missing, split, surplus};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
-use crate::loadbalancer::observed::{Neighbours, Observed, Probes};
+use crate::loadbalancer::observed::{Neighbors, Observed, Probes};
 use crate::loadbalancer::wanted::Wanted;
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.
@@ -56,8 +56,8 @@ impl SharedRules {
         }
     }
 
-    /// The same rules among other neighbours. The balancer itself may be deleted by now.
-    pub(crate) fn among(&self, found: Neighbours) -> Self {
+    /// The same rules among other neighbors. The balancer itself may be deleted by now.
+    pub(crate) fn among(&self, found: Neighbors) -> Self {
         Self { others: found.others, living: found.living, ..self.clone() }
     }
 
@@ -89,15 +89,15 @@ impl SharedRules {
         let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
         let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
         let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
-        let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
-        close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
+        let relabeled: Vec<Rule> = close.iter().filter_map(|rule| self.relabeled(rule)).collect();
+        close.retain(|rule| !relabeled.iter().any(|stays| stays.tuple() == rule.tuple()));
         open.extend(missing(&mtu, found));
         // Without any client rule they are left over from a previous balancer.
         if gives_up || !wanted.is_empty() || mtu.is_empty() {
             let stale = surplus(found, &mtu).into_iter();
             close.extend(stale.filter(|rule| rule.description == MTU));
         }
-        Change { open, close, relabelled, gives_up }
+        Change { open, close, relabeled, gives_up }
     }
 
     /// Whether a rule allows the health checks of this balancer in the name of one that no longer exists: it was not
@@ -110,7 +110,7 @@ impl SharedRules {
 
     /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
     /// description per rule: that of the first balancer.
-    fn relabelled(&self, rule: &Rule) -> Option<Rule> {
+    fn relabeled(&self, rule: &Rule) -> Option<Rule> {
         let (name, _) = self.others.iter().find(|(_, probes)| probes.allows(rule))?;
         Some(rule.clone().described(&format!("{HEALTH}={name}")))
     }
@@ -130,8 +130,8 @@ pub(crate) struct Change {
     pub(crate) open: Vec<Rule>,
     pub(crate) close: Vec<Rule>,
     /// Rules that get the description of another balancer that needs them.
-    pub(crate) relabelled: Vec<Rule>,
-    /// Whether any rule of this balancer is revoked or relabelled.
+    pub(crate) relabeled: Vec<Rule>,
+    /// Whether any rule of this balancer is revoked or relabeled.
     pub(crate) gives_up: bool,
 }
 
@@ -142,19 +142,19 @@ impl Change {
         let open = Self { open: self.open, ..Self::default() };
         let last = Self {
             close: rest(self.close, &first.close),
-            relabelled: rest(self.relabelled, &first.relabelled),
+            relabeled: rest(self.relabeled, &first.relabeled),
             ..Self::default()
         };
         [open, Self { open: Vec::new(), ..first }, last]
     }
 
-    /// Whether a rule for health checks is revoked or relabelled.
+    /// Whether a rule for health checks is revoked or relabeled.
     pub(crate) fn takes_probes_away(&self) -> bool {
-        self.close.iter().chain(&self.relabelled).any(|rule| rule.description.starts_with(HEALTH))
+        self.close.iter().chain(&self.relabeled).any(|rule| rule.description.starts_with(HEALTH))
     }
 
     pub(crate) fn takes_away(&self) -> bool {
-        !self.close.is_empty() || !self.relabelled.is_empty()
+        !self.close.is_empty() || !self.relabeled.is_empty()
     }
 }
 

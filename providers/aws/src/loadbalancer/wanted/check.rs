@@ -152,11 +152,12 @@ pub(super) fn families(service: &Service) -> Vec<Finding> {
     let mut findings = Vec::new();
     let families = &service.spec.ip_families;
     if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
-        let message = "the balancer is IPv4 and reaches no node port of an IPv6 Service; add IPv4 to spec.ipFamilies";
+        let message =
+            "the load balancer is IPv4 and reaches no node port of an IPv6 Service; add IPv4 to spec.ipFamilies";
         findings.push(warn("spec.ipFamilies", &families.join(","), message));
     }
     if let Some(policy) = service.spec.ip_family_policy.as_deref().filter(|policy| *policy == "RequireDualStack") {
-        let message = "the balancer is IPv4 only; clients of the other family cannot reach it";
+        let message = "the load balancer is IPv4 only; clients of the other family cannot reach it";
         findings.push(warn("spec.ipFamilyPolicy", policy, message));
     }
     findings
@@ -167,7 +168,7 @@ pub(crate) fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderEr
 }
 
 pub(crate) fn no_usable_ports() -> ProviderError {
-    let problem = "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
+    let problem = "no usable ports: a load balancer reaches pods through node ports, and none is allocated; set \
                    spec.allocateLoadBalancerNodePorts to true or give each port a nodePort";
     about("spec.ports", None, problem)
 }

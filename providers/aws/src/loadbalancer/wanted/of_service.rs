@@ -187,7 +187,7 @@ fn targets(
 ) -> Result<(BTreeMap<String, String>, Vec<Finding>), ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
-    let (mut unusable, mut skipped, mut waiting, mut labelled) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut unusable, mut skipped, mut waiting, mut labeled) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for node in &*item.nodes {
         // A label without a value matches any value.
         let wanted = labels
@@ -196,7 +196,7 @@ fn targets(
         if !wanted {
             continue;
         }
-        labelled += 1;
+        labeled += 1;
         match node.provider_id.as_deref().map(ProviderId::parse) {
             Some(Ok(ProviderId { machine: Machine::Ec2(id) })) => {
                 targets.insert(id.to_string(), node.name.to_string());
@@ -217,7 +217,7 @@ fn targets(
         Finding::new(severity, "nodes", format!("no traffic for {}: {why}", first_few(&nodes)))
     });
     let mut findings: Vec<Finding> = findings.collect();
-    if labelled == 0 && !labels.is_empty() && !item.nodes.is_empty() {
+    if labeled == 0 && !labels.is_empty() && !item.nodes.is_empty() {
         let problem = "no traffic for any node: none has all these labels; correct them or those of the nodes";
         findings.push(annotations.warn(TARGET_NODE_LABELS.row, problem));
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
-use super::neighbours;
+use super::neighbors;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
 use super::rules::Rule;
@@ -126,7 +126,7 @@ async fn at_nodes(
     let change = match found.first() {
         // It needs nothing of Elastic Load Balancing.
         Some(group) if opens => rules.change_now(group, true, &reads.at_nodes.recent(id)),
-        Some(group) => among_neighbours(rules, group, reads).await?,
+        Some(group) => among_neighbors(rules, group, reads).await?,
         None if opens => {
             return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
         }
@@ -147,13 +147,13 @@ async fn at_nodes(
 }
 
 /// The whole change of a node group. Balancers that check the same ports may have come since the plan was made.
-async fn among_neighbours(rules: &SharedRules, group: &SecurityGroup, reads: &Reads) -> Result<Change, ProviderError> {
+async fn among_neighbors(rules: &SharedRules, group: &SecurityGroup, reads: &Reads) -> Result<Change, ProviderError> {
     let recent = reads.at_nodes.recent(&group.id);
     let change = rules.change_now(group, false, &recent);
     if !change.takes_probes_away() {
         return Ok(change);
     }
-    let found = of_read(neighbours::read(rules.balancer(), &BTreeMap::new(), reads).await)?;
+    let found = of_read(neighbors::read(rules.balancer(), &BTreeMap::new(), reads).await)?;
     Ok(rules.among(found).change_now(group, false, &recent))
 }
 
@@ -161,7 +161,7 @@ async fn among_neighbours(rules: &SharedRules, group: &SecurityGroup, reads: &Re
 async fn surplus_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Vec<Rule>, ProviderError> {
     let found = of_read(reads.api.security_groups(&Query::by("group-id", group.known())).await)?;
     let Some(group) = found.first() else { return Ok(Vec::new()) };
-    Ok(among_neighbours(rules, group, reads).await?.close)
+    Ok(among_neighbors(rules, group, reads).await?.close)
 }
 
 fn is_description(write: &Write) -> bool {

@@ -172,7 +172,7 @@ impl Config {
         match parts.as_slice() {
             ["arn", _, _, _, account, _] => Ok(Some(Role { arn: arn.clone(), account: (*account).to_owned() })),
             _ => Err(ProviderError::unknown(format!(
-                "unable to create sts v2 client: [Global] RoleARN = {arn:?}: not an ARN; want arn:aws:iam::<account>:role/<name>"
+                "unable to create sts v2 client: [Global] RoleARN = {arn:?}: not an ARN; expected arn:aws:iam::<account>:role/<name>"
             ))),
         }
     }

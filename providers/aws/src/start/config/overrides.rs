@@ -120,8 +120,10 @@ impl ServiceOverride {
     fn check_url(&self, findings: &mut Vec<Finding>) {
         let is_usable = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
         if !self.url.is_empty() && !self.url.parse().is_ok_and(|uri: Uri| is_usable(&uri) && uri.query().is_none()) {
-            let text =
-                format!("could not parse override URL in override {}; want http[s]://host[:port][/path]", self.name);
+            let text = format!(
+                "could not parse override URL in override {}; expected http[s]://host[:port][/path]",
+                self.name
+            );
             self.note(findings, Severity::Error, "URL", &self.url, &text);
         }
     }
@@ -144,7 +146,7 @@ impl ServiceOverride {
         } else if known.is_empty() && !self.service.is_empty() {
             let words = Endpoint::ALL.map(Endpoint::id);
             let hint = ccm_kit::document::did_you_mean(&self.service, &words).unwrap_or_default();
-            let text = format!("no effect: unknown service; want one of {}{hint}", words.join(", "));
+            let text = format!("no effect: unknown service; expected one of {}{hint}", words.join(", "));
             self.note(findings, Severity::Warning, "Service", &self.service, &text);
         }
         // A file may use both vocabularies, so that either program can read it.

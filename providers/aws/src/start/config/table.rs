@@ -21,7 +21,7 @@ pub(super) static GLOBAL: Table<Global> = Table {
     doc: "The cluster and its place in AWS. Every key may be left out.",
     keys: &[
         Key::new("Zone", Field::Optional(|g| &mut g.config.zone), "",
-            "Availability zone that this program runs in. Only its region counts, and that wins over `Region`."),
+            "Availability zone that this program runs in. Only its region counts, and takes precedence over `Region`."),
         Key::new("Region", Field::Optional(|g| &mut g.config.region), "",
             "Region of the cluster. Without `Zone` and `Region` the instance metadata service is asked."),
         Key::new("VPC", Field::Optional(|g| &mut g.config.vpc), "",

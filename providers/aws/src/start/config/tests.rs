@@ -169,7 +169,7 @@ fn a_role_must_be_an_arn() {
     for arn in ["my-role", "arn:aws:iam::1", "urn:aws:iam::1:role/x"] {
         let error = role(arn).unwrap_err().to_string();
         let expected =
-            format!("unable to create sts v2 client: [Global] RoleARN = {arn:?}: not an ARN; want arn:aws:iam::");
+            format!("unable to create sts v2 client: [Global] RoleARN = {arn:?}: not an ARN; expected arn:aws:iam::");
         assert!(error.starts_with(&expected), "{error}");
     }
 }
@@ -260,7 +260,7 @@ fn urls_must_be_usable() {
         let error = bad(&format!("[ServiceOverride \"1\"]\n{}", override_of("EC2", "r", url)));
         assert!(error.contains("] URL = "), "{error}");
         assert!(
-            error.contains("could not parse override URL in override 1; want http[s]://host[:port][/path]"),
+            error.contains("could not parse override URL in override 1; expected http[s]://host[:port][/path]"),
             "{error}"
         );
     }
@@ -284,7 +284,7 @@ fn overrides_without_effect_are_reported() {
     assert_eq!(
         good(&text).1,
         [
-            "Warning [ServiceOverride \"a\"] Service = \"Elastic Load Balancing v3\": no effect: unknown service; want one of EC2, \
+            "Warning [ServiceOverride \"a\"] Service = \"Elastic Load Balancing v3\": no effect: unknown service; expected one of EC2, \
              Elastic Load Balancing, Elastic Load Balancing v2, STS, ec2imds; did you mean \"Elastic Load Balancing v2\"?",
             "Warning [ServiceOverride \"a\"] SigningMethod = \"v2\": no effect: requests are signed with version 4; remove the key",
             "Info [ServiceOverride \"b\"] Service = \"KMS\": no effect: this service is not called",

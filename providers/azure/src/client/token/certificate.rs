@@ -29,18 +29,18 @@ impl Certificate {
                 .to_owned());
         }
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
-            "no private key that can be read; want a PEM block PRIVATE KEY without a password".to_owned()
+            "no private key that can be read; expected a PEM block PRIVATE KEY without a password".to_owned()
         })?;
         let key = match &key {
             PrivateKeyDer::Pkcs8(key) => KeyPair::from_pkcs8(key.secret_pkcs8_der()),
             PrivateKeyDer::Pkcs1(key) => KeyPair::from_der(key.secret_pkcs1_der()),
-            _ => return Err("the private key is no RSA key".to_owned()),
+            _ => return Err("the private key is not an RSA key".to_owned()),
         };
-        let key = key.map_err(|_| "the private key is no RSA key that can be used".to_owned())?;
+        let key = key.map_err(|_| "the private key is not a usable RSA key".to_owned())?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let mut chain = chain.map_err(|_| "a certificate cannot be read".to_owned())?;
         if chain.is_empty() {
-            return Err("no certificate; want a PEM block CERTIFICATE beside the key".to_owned());
+            return Err("no certificate; expected a PEM block CERTIFICATE beside the key".to_owned());
         }
         // A certificate contains its public key as it is.
         let public = key.public_key().as_ref();

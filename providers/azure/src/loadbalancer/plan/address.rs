@@ -301,16 +301,16 @@ mod tests {
 
     #[test]
     fn an_empty_label_removes_it_and_a_foreign_one_is_a_problem() {
-        let labelled = json!({
+        let labeled = json!({
             "name": "ip",
             "tags": {"k8s-azure-service": KEY, "k8s-azure-dns-label-service": KEY},
             "properties": {"dnsSettings": {"domainNameLabel": "web"}},
         });
         let settings = PublicIp { dns_label: Some(String::new()), ..PublicIp::default() };
         let expected = json!({"name": "ip", "tags": {"k8s-azure-service": KEY}, "properties": {}});
-        assert_eq!(after(&env(), &labelled, vec![uses(settings, false)]), Outcome::Put(expected));
-        assert_eq!(label_problem(&labelled, KEY, "web1", false), None);
-        assert!(label_problem(&labelled, "default/api", "web1", false).unwrap().contains("default/web"));
+        assert_eq!(after(&env(), &labeled, vec![uses(settings, false)]), Outcome::Put(expected));
+        assert_eq!(label_problem(&labeled, KEY, "web1", false), None);
+        assert!(label_problem(&labeled, "default/api", "web1", false).unwrap().contains("default/web"));
         let users = json!({"name": "ip", "properties": {"dnsSettings": {"domainNameLabel": "theirs"}}});
         assert!(label_problem(&users, KEY, "web", true).is_some());
         for (label, is_valid) in [

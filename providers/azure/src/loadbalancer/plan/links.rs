@@ -230,7 +230,7 @@ impl Planner<'_> {
             let Ok(id) = ArmId::parse(json::text(&link, &["id"])) else { continue };
             let connections = json::items(&link, "privateEndpointConnections").iter();
             let connections = connections.filter_map(|it| ArmId::parse(json::text(it, &["id"])).ok()).collect();
-            let text = "the Service does not want it any more";
+            let text = "the Service no longer asks for it";
             let summary = summary(Verb::Delete, "PrivateLinkService", &id, text, Risk::Disruptive);
             let write = Write::DeleteLink(LinkDeletion { id: id.clone(), connections });
             let step = Step::new(write, summary, Items::one(place), Part::new(Kind::Frame));

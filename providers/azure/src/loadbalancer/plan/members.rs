@@ -474,7 +474,8 @@ impl Planner<'_> {
             return;
         }
         *room -= 1;
-        let reason = if verb == Verb::Attach { "the node is no member yet" } else { "the node is no member any more" };
+        let reason =
+            if verb == Verb::Attach { "the node is not a member yet" } else { "the node is no longer a member" };
         let mut summary = summary(verb, kind, &id, reason, Risk::None);
         summary.id = machine.set().map_or_else(|| id.name().to_owned(), |set| format!("{}/{}", set.name(), id.name()));
         let part = Part::of(Kind::Members, id.folded());
@@ -492,7 +493,7 @@ impl Planner<'_> {
 
     fn skip(&mut self, machine: &Machine, places: &BTreeSet<usize>, why: &str) {
         let Some(item) = places.first().and_then(|place| self.wanted.items.get(place)) else { return };
-        let text = format!("the machine {} is no member of the load balancer: {why}", machine.id().name());
+        let text = format!("the machine {} is not a member of the load balancer: {why}", machine.id().name());
         self.findings.push(item.finding(SKIPPED, text));
     }
 

@@ -353,7 +353,7 @@ fn check_addresses(env: &Env, item: &Item) -> Result<(), ProviderError> {
         let ip = parse_ip(text).filter(|ip| Family::of(*ip) == *family);
         let Some(ip) = ip else {
             return Err(refused(format!(
-                "the requested address {text:?} ({key} or spec.loadBalancerIP) is no {} address; correct it",
+                "the requested address {text:?} ({key} or spec.loadBalancerIP) is not an {} address; correct it",
                 family.as_str()
             )));
         };

@@ -163,7 +163,7 @@ fn machines(config: &mut Config, findings: &mut Findings) {
     }
     let kind = config.raw.config_type.clone();
     if !["", "file", "secret", "merge"].contains(&&*kind) {
-        findings.error("cloudConfigType", &kind, "want file, secret or merge, in lower case");
+        findings.error("cloudConfigType", &kind, "expected file, secret or merge, in lower case");
     }
 }
 
@@ -193,7 +193,7 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
             findings.error("loadBalancerBackendPoolConfigurationType", &raw.pool_type, message);
         }
         _ => {
-            let message = "want nodeIPConfiguration or nodeIP";
+            let message = "expected nodeIPConfiguration or nodeIP";
             findings.error("loadBalancerBackendPoolConfigurationType", &raw.pool_type, message);
         }
     }
@@ -201,7 +201,7 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
         "" | "servicenodeport" => balancing.shared_probe = false,
         "shared" => balancing.shared_probe = true,
         _ => {
-            let message = "want servicenodeport or shared";
+            let message = "expected servicenodeport or shared";
             findings.error("clusterServiceLoadBalancerHealthProbeMode", &raw.probe_mode, message);
         }
     }
@@ -275,7 +275,7 @@ fn tags(config: &mut Config, findings: &mut Findings) {
         let parts: Vec<&str> = pair.split('=').collect();
         match parts.as_slice() {
             [key, value] => add_tag(&mut all, key, value),
-            _ => findings.warning("tags", pair.trim(), "ignored: want key=value; use tagsMap for values with ="),
+            _ => findings.warning("tags", pair.trim(), "ignored: expected key=value; use tagsMap for values with ="),
         }
     }
     for (key, value) in &raw.tags_map {

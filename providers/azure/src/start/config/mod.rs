@@ -201,7 +201,7 @@ impl Config {
                 };
                 read_map(map, seen, &mut findings);
             }
-            _ => problems.add("", "want a map of keys and values"),
+            _ => problems.add("", "expected a map of keys and values"),
         }
         if let Err(error) = problems.into_result() {
             findings.extend(error.findings("cloud config"));

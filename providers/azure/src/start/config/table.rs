@@ -149,13 +149,13 @@ keys! {
     "routeUpdateIntervalInSeconds" INTEGER, "30", "Without effect: changes of a second are written together.";
     "routeUpdateWaitingInSeconds" Other("integer", |_, _, _| {}), "30", "Without effect: a route is ready when the write has ended.";
     "tags" Text(|c| &mut c.raw.tags), "", "Tags of managed objects: `a=b,c=d`.";
-    "tagsMap" Pairs(|c| &mut c.raw.tags_map), "", "More tags; they win over `tags`.";
+    "tagsMap" Pairs(|c| &mut c.raw.tags_map), "", "More tags; they override `tags`.";
     "systemTags" Text(|c| &mut c.raw.system_tags), "", "Names and prefixes of tags that are never removed. If empty, no tag is removed.";
     "loadBalancerSku" Text(|c| &mut c.raw.sku), "standard", "`standard` or `basic`.";
     "loadBalancerName" Text(|c| &mut c.balancing.name), "name of the cluster", "The name of the load balancer.";
     "loadBalancerResourceGroup" Text(|c| &mut c.balancing.resource_group), "resourceGroup", "Its resource group.";
     "preConfiguredBackendPoolLoadBalancerTypes" Other("string", unmanaged_pools), "", "`internal`, `external` or `all`: the members of these load balancers are never changed.";
-    "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are no members of standard load balancers.";
+    "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are not members of standard load balancers.";
     "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
     "maximumLoadBalancerRuleCount" INTEGER, "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
@@ -175,7 +175,7 @@ keys! {
 fn number(value: &Value<'_>) -> Option<f64> {
     let number = value.json().as_f64().filter(|number| *number >= 0.0);
     if number.is_none() {
-        value.problem(format_args!("want a number, 0 or more, found {}", value.json()));
+        value.problem(format_args!("expected a number, 0 or more, found {}", value.json()));
     }
     number
 }
@@ -192,7 +192,7 @@ fn probe_port(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
         // As upstream: the default.
         Some(Ok(0)) => {}
         Some(Ok(port)) => config.balancing.shared_probe_port = port,
-        Some(Err(_)) => value.problem("want a port, 1 to 65535"),
+        Some(Err(_)) => value.problem("expected a port, 1 to 65535"),
         None => {}
     }
 }
@@ -200,7 +200,7 @@ fn probe_port(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
 fn balancers(config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>) {
     for entry in value.list().unwrap_or_default() {
         let Some(map) = entry.json().as_object() else {
-            entry.problem("want a map");
+            entry.problem("expected a map");
             continue;
         };
         let mut balancer = BalancerConfig { allows_placement: true, ..BalancerConfig::default() };
@@ -246,7 +246,7 @@ pub(super) fn set(config: &mut Config, key: &str, value: &Value<'_>, findings: &
 }
 
 fn single_limit(config: &mut Config, kind: &str, value: &Value<'_>, findings: &mut Vec<Finding>) {
-    let Some(map) = value.json().as_object() else { return value.problem("want a map") };
+    let Some(map) = value.json().as_object() else { return value.problem("expected a map") };
     let mut rates = RateConfig::default();
     let read = |key: &str, found: &serde_json::Value, findings: &mut Vec<Finding>| {
         let found = value.at_key(key, found);
@@ -267,7 +267,7 @@ impl Key {
             Field::Secret(field) => match value.json().as_str() {
                 Some(text) => *field(config) = Secret(text.to_owned()),
                 // Not the value itself.
-                None => value.problem("want text (in quotes)"),
+                None => value.problem("expected text (in quotes)"),
             },
             Flag(field) => store(field(config), value.flag()),
             Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),

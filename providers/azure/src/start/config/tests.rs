@@ -50,26 +50,26 @@ fn all_problems_are_reported_together() {
     let error = Config::parse(text, &none).unwrap_err().to_string();
     for part in [
         "failed to read the Azure cloud config: ",
-        "subscriptionId: want text (in quotes), found the number 12",
-        "useManagedIdentityExtension: want true or false, found the text \"true\"",
+        "subscriptionId: expected text (in quotes), found the number 12",
+        "useManagedIdentityExtension: expected true or false, found the text \"true\"",
         "resourceGroup: needed",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let error = Config::parse("aadClientSecret: 12345\n", &none).unwrap_err().to_string();
-    assert!(error.contains("aadClientSecret: want text") && !error.contains("12345"), "{error}");
+    assert!(error.contains("aadClientSecret: expected text") && !error.contains("12345"), "{error}");
 }
 
 #[test]
 fn a_text_that_is_no_map_is_an_error() {
-    assert!(Config::parse("[1]", &none).unwrap_err().to_string().contains("want a map"));
+    assert!(Config::parse("[1]", &none).unwrap_err().to_string().contains("expected a map"));
     assert!(Config::parse("a: [", &none).is_err());
     assert!(Config::parse("", &none).unwrap_err().to_string().contains("subscriptionId: needed"));
 }
 
 #[test]
 fn values_that_cannot_be_meant_are_refused() {
-    one("cloudConfigType: File\n", "Error cloudConfigType = \"File\": want file, secret or merge");
+    one("cloudConfigType: File\n", "Error cloudConfigType = \"File\": expected file, secret or merge");
     one("vmType: VMSS\ndisableAvailabilitySetNodes: true\n", "Error disableAvailabilitySetNodes");
     one("loadBalancerSku: Basic\ndisableOutboundSNAT: true\n", "Error disableOutboundSNAT");
     one(

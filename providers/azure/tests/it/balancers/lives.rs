@@ -27,7 +27,7 @@ struct Living {
 
 impl Living {
     /// A load balancer of another cluster, and what users have in the security group.
-    fn neighbours(&self) {
+    fn neighbors(&self) {
         let nsg = format!("{GROUP}/Microsoft.Network/networkSecurityGroups/nsg");
         let rule = |name: &str, priority: i64, port: &str| {
             json!({"name": name, "properties": {
@@ -108,7 +108,7 @@ impl LivingCloud for Living {
             config.push_str("tags: team=a\n");
         }
         let living = Self { bed, config, nodes: Vec::new() };
-        living.neighbours();
+        living.neighbors();
         living
     }
 

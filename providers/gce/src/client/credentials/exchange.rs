@@ -100,7 +100,7 @@ impl CredentialSource {
             (self.certificate.is_some(), "of a certificate"),
         ];
         if let Some((_, what)) = unsupported.into_iter().find(|(is_there, _)| *is_there) {
-            return Err(refused(format!("a credential_source {what} is not supported; want file or url")));
+            return Err(refused(format!("a credential_source {what} is not supported; expected file or url")));
         }
         let text = match (&self.file, &self.url) {
             (Some(path), _) => {

@@ -142,7 +142,7 @@ impl Credentials {
         let kind = file.get("type").and_then(Value::as_str).ok_or("no \"type\"")?.to_owned();
         if !known.contains(&&*kind) {
             return Err(format!(
-                "credentials of the type {kind:?} are not supported; want one of {}",
+                "credentials of the type {kind:?} are not supported; expected one of {}",
                 known.join(", ")
             ));
         }

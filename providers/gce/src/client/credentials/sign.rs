@@ -16,8 +16,8 @@ const LIFETIME: i64 = 3600;
 /// A JSON Web Token with these claims, valid from now on, signed with RS256. The error quotes nothing of the key.
 pub(super) fn assertion(key_pem: &str, key_id: &str, mut claims: Value) -> Result<String, String> {
     let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem.as_bytes())
-        .map_err(|_| "private_key is no PEM block of a PKCS #8 key".to_owned())?;
-    let key = KeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| "private_key is no RSA key".to_owned())?;
+        .map_err(|_| "private_key is not a PEM block of a PKCS #8 key".to_owned())?;
+    let key = KeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| "private_key is not an RSA key".to_owned())?;
     let now = Timestamp::now().as_second();
     if let Value::Object(claims) = &mut claims {
         claims.insert("iat".to_owned(), now.into());

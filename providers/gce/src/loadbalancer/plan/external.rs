@@ -188,7 +188,7 @@ impl Draft<'_> {
             let write =
                 self.write(TARGET_POOL_REMOVE, &self.item.names.balancer).body(super::instances_body(self.env, hosts));
             let act = Act::Leave { write, hosts: hosts.to_vec() };
-            let what = what(Verb::Detach, "Instances", "their nodes are no hosts any more");
+            let what = what(Verb::Detach, "Instances", "their nodes are no longer hosts");
             self.push_in_order(Rank::LeavePools, order, act, what);
         }
         // Nobody leaves before somebody has joined.

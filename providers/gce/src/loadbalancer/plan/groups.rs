@@ -174,7 +174,7 @@ impl Group<'_> {
         for (order, hosts) in (0..).zip(leave.chunks(BATCH)) {
             let body = super::instances_body(self.env, hosts);
             let act = Act::Leave { write: self.write(INSTANCE_GROUP_REMOVE).body(body), hosts: hosts.to_vec() };
-            steps.push(self.step(rank, order, act, Verb::Detach, "Instances", "their nodes are no hosts any more"));
+            steps.push(self.step(rank, order, act, Verb::Detach, "Instances", "their nodes are no longer hosts"));
         }
         (steps, left_out)
     }

@@ -36,7 +36,7 @@ fn cluster(bed: &Bed, id: &str) -> Arc<TestCluster> {
 
 impl Living {
     /// Creates balancers of another cluster in the same project.
-    async fn neighbours(&self) {
+    async fn neighbors(&self) {
         let theirs = cluster(&self.bed, "theirs");
         let provider = self.bed.build(&self.config, &flags(&[])).await.unwrap();
         provider.initialize(theirs.context(CLUSTER)).await.unwrap();
@@ -68,7 +68,7 @@ impl LivingCloud for Living {
         let config = format!("subnetwork-name = {subnetwork}\n{}", config.join("\n"));
         let ours = cluster(&bed, "cid");
         let living = Self { bed, config, flags: given, nodes: Vec::new(), cluster: ours };
-        living.neighbours().await;
+        living.neighbors().await;
         living
     }
 

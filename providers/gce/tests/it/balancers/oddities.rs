@@ -84,15 +84,15 @@ async fn a_group_keeps_the_subnetwork_of_its_members_whichever_nodes_are_first()
     let mut scene = Scene::with(&[]).await;
     let network = "projects/p/global/networks/default";
     let other = scene.cloud().world(|world| world.subnetwork(network, "us-central1", "b", "10.9.0.0/20", &[]));
-    let labelled = |scene: &Scene, name: &str| {
+    let labeled = |scene: &Scene, name: &str| {
         let subnet = scene.bed.subnetwork.rsplit('/').next().unwrap();
         let node = json!({"name": name, "providerId": scene.bed.node(name).provider_id.as_deref(),
             "labels": {"cloud.google.com/gke-node-pool-subnet": subnet}});
         ccm_provider::NodeRef::from(serde_json::from_value::<ccm_provider::Node>(node).unwrap())
     };
-    let [first, third] = ["n1", "n3"].map(|name| labelled(&scene, name));
+    let [first, third] = ["n1", "n3"].map(|name| labeled(&scene, name));
     scene.bed.subnetwork = other;
-    let second = labelled(&scene, "n2");
+    let second = labeled(&scene, "n2");
     let mut web = internal(web());
     for (is_first, nodes, members) in [
         (&first, vec![&first, &second], vec!["n1"]),

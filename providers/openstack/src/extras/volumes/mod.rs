@@ -1,6 +1,6 @@
 //! Topology labels of Cinder volumes.
 //!
-//! Behaviour of the in-tree provider that upstream removed (`legacy-cloud-providers` `openstack/openstack_volumes.go`,
+//! Behavior of the in-tree provider that upstream removed (`legacy-cloud-providers` `openstack/openstack_volumes.go`,
 //! `GetLabelsForVolume`), and the same for volumes that a user declares for the CSI driver.
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use crate::start::config::{OVN, method_problem};
 
 /// The placeholder name of a new balancer's ID.
 pub(crate) fn balancer_id(name: &str) -> String {
-    format!("balancer {name}")
+    format!("load balancer {name}")
 }
 
 /// The placeholder name of its VIP port's ID.

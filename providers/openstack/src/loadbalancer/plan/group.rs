@@ -146,7 +146,7 @@ impl Draft<'_> {
             }
         }
         for port in observed.with_group.iter().filter(|port| !is_member(port)) {
-            self.without_group(port, group, "its node is no member any more");
+            self.without_group(port, group, "its node is no longer a member");
         }
     }
 

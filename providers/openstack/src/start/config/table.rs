@@ -27,7 +27,7 @@ pub(super) static GLOBAL: Table<Global> = Table {
         Key::new("user-id", Field::Text(|g| &mut g.user_id), "", "User by ID; instead of `username`."),
         Key::new("username", Field::Text(|g| &mut g.username), "", "User by name; needs a user domain."),
         Key::new("password", Field::Text(|g: &mut Global| &mut g.password.0), "", "Password of the user.").secret(),
-        Key::new("tenant-id", Field::Text(|g| &mut g.tenant_id), "", "Project by ID; wins over `tenant-name`."),
+        Key::new("tenant-id", Field::Text(|g| &mut g.tenant_id), "", "Project by ID; takes precedence over `tenant-name`."),
         Key::new("tenant-name", Field::Text(|g| &mut g.tenant_name), "", "Project by name; needs a project domain."),
         Key::new("trust-id", Field::Text(|g| &mut g.trust_id), "",
             "Trust to log in with; the project does not count then."),
@@ -70,7 +70,7 @@ pub(super) static GLOBAL: Table<Global> = Table {
         Key::new("cloud", Field::Text(|g| &mut g.cloud), "",
             "Entry of clouds.yaml. Without it, that of `OS_CLOUD`, or the only one."),
         Key::new("application-credential-id", Field::Text(|g| &mut g.application_credential_id), "",
-            "Application credential by ID; wins over password and token."),
+            "Application credential by ID; takes precedence over password and token."),
         Key::new("application-credential-name", Field::Text(|g| &mut g.application_credential_name), "",
             "The same by name; needs the user."),
         Key::new("application-credential-secret", Field::Text(|g: &mut Global| &mut g.application_credential_secret.0), "",
@@ -101,7 +101,7 @@ pub(super) static NETWORKING: Table<Networking> = Table {
 #[rustfmt::skip]
 pub(super) static LOAD_BALANCER: Table<LoadBalancerConfig> = Table {
     section: "LoadBalancer",
-    doc: "Load balancers of Octavia. Annotations of a Service win over most keys.",
+    doc: "Load balancers of Octavia. Annotations of a Service override most keys.",
     keys: &[
         Key::new("enabled", Field::Flag(|l| &mut l.enabled), "true",
             "Whether Services of type LoadBalancer are served."),
@@ -166,7 +166,7 @@ pub(super) static LOAD_BALANCER: Table<LoadBalancerConfig> = Table {
 #[rustfmt::skip]
 pub(super) static CLASS: Table<Class> = Table {
     section: "LoadBalancerClass",
-    doc: "Places that Services choose by the annotation `loadbalancer.openstack.org/class`. One section for each class: `[LoadBalancerClass \"name\"]`; the case of the name matters. The keys mean the same as in `[LoadBalancer]` and win over it.",
+    doc: "Places that Services choose by `loadbalancer.openstack.org/class`, one section each; the case of the name matters. Its keys override those of `[LoadBalancer]`.",
     keys: &[
         Key::new("floating-network-id", Field::Lenient { kind: ID, set: |c, v| id(&mut c.floating_network_id, v) }, "",
             "External network of floating IPs."),

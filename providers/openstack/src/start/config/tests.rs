@@ -320,8 +320,8 @@ fn a_pattern_that_is_none_is_a_warning_where_it_counts() {
     let text = "[LoadBalancer]\nfloating-subnet = ~(\n[LoadBalancerClass \"dmz\"]\nfloating-subnet = {a\n";
     let (_, findings) = good(text);
     let starts = [
-        "Warning [LoadBalancer] floating-subnet = \"~(\": \"~(\" is no regular expression",
-        "Warning [LoadBalancerClass \"dmz\"] floating-subnet = \"{a\": \"{a\" is no glob",
+        "Warning [LoadBalancer] floating-subnet = \"~(\": \"~(\" is not a regular expression",
+        "Warning [LoadBalancerClass \"dmz\"] floating-subnet = \"{a\": \"{a\" is not a glob",
     ];
     assert_eq!(findings.len(), 2, "{findings:?}");
     assert!(findings.iter().zip(starts).all(|(finding, start)| finding.starts_with(start)), "{findings:?}");

@@ -48,7 +48,7 @@ pub(crate) async fn events_live_beside_their_object(api: &Api) {
     assert_eq!((&event["count"], &event["message"]), (&json!(2), &json!("m")));
 }
 
-pub(crate) async fn a_namespace_is_labelled(api: &Api) {
+pub(crate) async fn a_namespace_is_labeled(api: &Api) {
     let name = api.namespace();
     let namespace = api.post("/api/v1/namespaces", json!({"metadata": {"name": name}})).await.ok();
     assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": name}));

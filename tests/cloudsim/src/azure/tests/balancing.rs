@@ -131,7 +131,7 @@ fn a_link_to_another_tenant_needs_its_token() {
 }
 
 #[test]
-fn neighbours_get_new_etags() {
+fn neighbors_get_new_etags() {
     let azure = cloud(Options::default());
     done(&azure, "PUT", "Microsoft.Network/publicIPAddresses/a", &public_ip());
     let etag = |path: &str| get(&azure, path)["etag"].as_str().unwrap().to_owned();

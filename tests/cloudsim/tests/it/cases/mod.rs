@@ -1,4 +1,4 @@
-//! The cases, by service. The expectations follow AWS's documentation; there are no cases for `unverified` behaviour.
+//! The cases, by service. The expectations follow AWS's documentation; there are no cases for `unverified` behavior.
 
 mod ec2;
 mod elb;

@@ -1,4 +1,4 @@
-//! Behaviour other than calls: metadata servers, tokens, permissions, quotas, throttles, faults and the admin API.
+//! Behavior other than calls: metadata servers, tokens, permissions, quotas, throttles, faults and the admin API.
 
 use super::client::Own;
 use super::scene::{self, own};

@@ -1,4 +1,4 @@
-//! Behaviour that only a simulation can show: expired tokens, faults, quotas, provisioning errors, other providers.
+//! Behavior that only a simulation can show: expired tokens, faults, quotas, provisioning errors, other providers.
 
 use super::client::{Client, password};
 use super::scene;

@@ -168,7 +168,7 @@ impl Scene {
             self.until(process, "served", &path, |service| service["status"]["loadBalancer"]["ingress"].is_array())
                 .await;
         }
-        self.until(process, "labelled", "/api/v1/persistentvolumes/data", |volume| {
+        self.until(process, "labeled", "/api/v1/persistentvolumes/data", |volume| {
             volume["metadata"]["labels"]["topology.kubernetes.io/zone"] == "here-a"
         })
         .await;

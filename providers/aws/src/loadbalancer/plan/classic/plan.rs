@@ -167,8 +167,9 @@ fn noticed(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Finding> {
     let wanted = scheme(context.classic.common.internal);
     if !balancer.scheme.is_empty() && balancer.scheme != wanted {
         let is = &balancer.scheme;
-        let text =
-            format!("the balancer stays {is}: AWS cannot change the scheme; delete the Service and create it again");
+        let text = format!(
+            "the load balancer stays {is}: AWS cannot change the scheme; delete the Service and create it again"
+        );
         let value = context.classic.common.internal.to_string();
         findings.push(Finding::warning(INTERNAL.row.key, text).value(value));
     }

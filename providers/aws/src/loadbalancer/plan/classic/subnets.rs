@@ -56,8 +56,8 @@ fn cannot(wanted: &Ids<'_>, last: &str) -> Finding {
     Finding::warning(
         SUBNETS.row.key,
         format!(
-            "the balancer stays in {last}: it is in no other zone, and AWS neither takes a second subnet of a zone nor \
-             leaves a balancer without any; add a subnet of another zone first"
+            "the load balancer stays in {last}: it is in no other zone, and AWS neither takes a second subnet of a zone nor \
+             leaves a load balancer without any; add a subnet of another zone first"
         ),
     )
     .value(wanted.iter().copied().collect::<Vec<_>>().join(","))
@@ -83,7 +83,7 @@ fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
 fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let (subnets, summary) = listed(ids)?;
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
-    let reason = "the Service does not want these subnets any more";
+    let reason = "the Service no longer asks for these subnets";
     let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
     Some(step.change("subnets", Some(summary), None).risk(Risk::Brief))
 }

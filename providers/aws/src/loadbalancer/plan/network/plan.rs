@@ -145,7 +145,7 @@ fn check_addresses(network: &Network) -> Result<(), ProviderError> {
         (false, _, false) => refuse(
             private,
             private_ipv4,
-            format!("AWS takes them for internal balancers only; add {}: \"true\"", INTERNAL.row.key),
+            format!("AWS takes them for internal load balancers only; add {}: \"true\"", INTERNAL.row.key),
         ),
         _ => Ok(()),
     }

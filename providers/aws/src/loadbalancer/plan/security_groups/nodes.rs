@@ -94,7 +94,7 @@ pub(crate) fn group_of<'a>(
         (_, [], 1) => Ok(all.clone().next()),
         (_, [], _) => Err(ProviderError::unknown(format!(
             "Multiple untagged security groups found for instance {instance}; ensure the k8s security group is tagged: of {} tag the \
-             one that lets balancers in with {key}=owned",
+             one that lets load balancers in with {key}=owned",
             attached.join(", ")
         ))),
         _ => Err(ProviderError::unknown(format!(
@@ -245,7 +245,9 @@ fn network_goal(
     let mut cidrs = BTreeSet::new();
     for subnet in subnets {
         let Some(subnet) = observed.subnets.get(subnet) else {
-            return Err(ProviderError::unknown(format!("the network of subnet {subnet} of the balancer is not known")));
+            return Err(ProviderError::unknown(format!(
+                "the network of subnet {subnet} of the load balancer is not known"
+            )));
         };
         cidrs.insert(subnet.cidr.clone());
     }

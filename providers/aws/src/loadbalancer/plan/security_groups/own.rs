@@ -137,7 +137,7 @@ fn create(name: &str, description: &str, tags: Tags, env: &Env) -> Step {
         vpc: env.vpc.clone(),
         tags,
     };
-    let reason = "the balancer needs a group of its own";
+    let reason = "the load balancer needs a group of its own";
     Step::new(Verb::Create, "SecurityGroup", name, reason, Write::Ec2(write)).change("vpc", None, Some(env.vpc.clone()))
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
     let id = Id::from(group);
     let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
     let close = revoke(&id, change.close, "the load balancer no longer needs it");
-    let relabelled = describe(&id, change.relabelled, "health checks of another load balancer need it");
-    [open, relabelled, close].into_iter().flatten().collect()
+    let relabeled = describe(&id, change.relabeled, "health checks of another load balancer need it");
+    [open, relabeled, close].into_iter().flatten().collect()
 }
 
 pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {

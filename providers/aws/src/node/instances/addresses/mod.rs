@@ -88,7 +88,7 @@ fn v6(text: &str, of: &str) -> Result<NodeAddress, ProviderError> {
 }
 
 fn bad(text: &str, of: &str) -> ProviderError {
-    ProviderError::unknown(format!("EC2 gives {text:?} as an address of {of}, which is no IP address"))
+    ProviderError::unknown(format!("EC2 gives {text:?} as an address of {of}, which is not an IP address"))
 }
 
 #[cfg(test)]

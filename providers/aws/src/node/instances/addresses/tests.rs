@@ -71,7 +71,7 @@ fn leading_zeros_are_tolerated_and_normalized() {
 fn what_is_no_address_is_an_error_that_names_it() {
     let odd = instance(vec![interface(Some(0), &["10.0.0.x"], &[])]);
     let error = of_instance(&odd, &[Family::Ipv4]).unwrap_err();
-    assert_eq!(error.to_string(), "EC2 gives \"10.0.0.x\" as an address of i-1, which is no IP address");
+    assert_eq!(error.to_string(), "EC2 gives \"10.0.0.x\" as an address of i-1, which is not an IP address");
 }
 
 #[test]

@@ -75,9 +75,9 @@ fn the_primary_set_and_the_selector_of_nodes_win() {
     assert_eq!(nodes_of(&world, "kubernetes"), ["node-1", "node-2"], "one without nodes of its own has all");
     world.env.several[1].primary_set = "other".into();
     world.env.several[0].nodes = selector("pool", "a");
-    let mut labelled = (*world.nodes[0]).clone();
-    labelled.labels = [("pool", "a")].into_iter().collect();
-    world.nodes[0] = labelled.into();
+    let mut labeled = (*world.nodes[0]).clone();
+    labeled.labels = [("pool", "a")].into_iter().collect();
+    world.nodes[0] = labeled.into();
     world.settle(&[]);
     assert_eq!(
         (nodes_of(&world, "kubernetes"), nodes_of(&world, "lb2")),
@@ -248,9 +248,9 @@ fn a_node_that_moves_stays_a_destination_until_it_has_left_the_pool() {
     world.nodes.push(node(3));
     world.pass_of(&[], ServiceAction::UpdateHosts);
     world.env.several[1].nodes = selector("pool", "b");
-    let mut labelled = (*world.nodes[0]).clone();
-    labelled.labels = [("pool", "b")].into_iter().collect();
-    world.nodes[0] = labelled.into();
+    let mut labeled = (*world.nodes[0]).clone();
+    labeled.labels = [("pool", "b")].into_iter().collect();
+    world.nodes[0] = labeled.into();
     let at = |world: &World, port: &str| -> Vec<Value> {
         let of = |rule: &&Value| rule["properties"]["destinationPortRanges"] == json!([port]);
         let rule = world.rules().iter().find(of).unwrap();
@@ -309,9 +309,9 @@ fn without_its_selector_a_load_balancer_takes_nodes_as_the_others() {
     world.nodes = (1..=4).map(node).collect();
     world.env.several[1].nodes = selector("pool", "a");
     for place in 0..3 {
-        let mut labelled = (*world.nodes[place]).clone();
-        labelled.labels = [("pool", "a")].into_iter().collect();
-        world.nodes[place] = labelled.into();
+        let mut labeled = (*world.nodes[place]).clone();
+        labeled.labels = [("pool", "a")].into_iter().collect();
+        world.nodes[place] = labeled.into();
     }
     world.service("a", &[], port(81)).service("b", &[], port(82)).settle(&[]);
     assert_eq!((nodes_of(&world, "kubernetes"), nodes_of(&world, "lb2").len()), (vec!["node-4".to_owned()], 3));

@@ -613,7 +613,7 @@ fn bad_input_is_refused_with_field_and_remedy() {
         (json!({"ports": []}), "no ports specified for GCE load balancer"),
         (
             json!({"loadBalancerIP": "fd00::1"}),
-            r#"spec.loadBalancerIP "fd00::1" is no IPv4 address; write one or remove it"#,
+            r#"spec.loadBalancerIP "fd00::1" is not an IPv4 address; write one or remove it"#,
         ),
         (
             json!({"loadBalancerSourceRanges": ["x"]}),

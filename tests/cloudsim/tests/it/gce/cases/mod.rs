@@ -1,4 +1,4 @@
-//! The cases: behaviour that the description does not cover. The simulation names the sources of the answers.
+//! The cases: behavior that the description does not cover. The simulation names the sources of the answers.
 
 mod addresses;
 mod balancing;

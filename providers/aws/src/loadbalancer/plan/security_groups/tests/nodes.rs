@@ -132,7 +132,7 @@ fn an_unknown_network_of_a_subnet_is_an_error_and_no_closed_rule() {
     let mine = network(vec![port(80, "TCP", "traffic-port")], &["10.0.0.0/8"]);
     let rules = nodes::network(&desired(Goal::Absent), Some((&mine, &subnets())), &world, &env());
     assert!(rules.steps.is_empty());
-    assert_eq!(rules.errors[0].to_string(), "the network of subnet subnet-a of the balancer is not known");
+    assert_eq!(rules.errors[0].to_string(), "the network of subnet subnet-a of the load balancer is not known");
 }
 
 #[tokio::test(start_paused = true)]

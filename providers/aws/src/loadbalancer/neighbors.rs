@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::claim::{self, Claim};
-use super::observed::{Neighbours, Probes};
+use super::observed::{Neighbors, Probes};
 use super::plan::network::KIND;
 use super::reads::{Reads, SUBNET_MAX_AGE, WHOSE};
 use crate::client::ec2::Subnet;
 use crate::client::{Answer, elbv2};
 
-/// Reads the neighbours of the balancer of this name. `known` are subnets that need not be read.
-pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads: &Reads) -> Answer<Neighbours> {
+/// Reads the neighbors of the balancer of this name. `known` are subnets that need not be read.
+pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads: &Reads) -> Answer<Neighbors> {
     let (balancers, groups, subnets) = futures::try_join!(
         reads.balancers(),
         reads.target_groups(Duration::from_secs(1)),
@@ -29,7 +29,7 @@ pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads
         None => true,
     };
     let ports = ports(&groups);
-    let mut found = Neighbours::default();
+    let mut found = Neighbors::default();
     for balancer in present.into_iter().filter(is_ours) {
         let mut cidrs = BTreeSet::new();
         if balancer.zones.is_empty() {
