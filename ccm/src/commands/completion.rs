@@ -40,7 +40,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             _ => None,
         };
         let Some((_, script)) = script else {
-            return Err(Failure::error("completion: want the name of one shell: bash, zsh, fish or powershell"));
+            return Err(Failure::error("completion: expected the name of one shell: bash, zsh, fish or powershell"));
         };
         // `kubectl ccm` is the program kubectl-ccm.
         super::print(&script.replace("PROGRAM", &call.program.name.replace(' ', "-")));

@@ -89,7 +89,7 @@ fn every_shell_gets_a_script_that_asks_the_program() {
     for words in [&["completion", "tcsh"][..], &["completion"], &["completion", "bash", "zsh"]] {
         let ended = run(words);
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{words:?}");
-        ended.reports(&["want the name of one shell: bash, zsh, fish or powershell"]);
+        ended.reports(&["expected the name of one shell: bash, zsh, fish or powershell"]);
     }
     assert_eq!(run(&["--v=1", "completion", "bash"]).code, Some(0));
     run(&["completion", "--help"]).prints(&["source <(ccm completion bash)"]);
