@@ -95,4 +95,31 @@ mod real_apiserver {
         }
         process.end();
     }
+
+    /// Pings find such a connection later than the renew deadline.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_whose_connection_falls_silent_renews_its_lease_over_another() {
+        let Some(scene) = Scene::new().await else { return };
+        let lease = "--leader-elect-resource-name=silent";
+        let mut process = scene.kubeconfig().start(scene.folder(), &[lease], &[]);
+        register(&scene.bed, "before").await;
+        until_initialized(&scene.bed, "before").await;
+        let spec = async || {
+            let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/silent";
+            let (_, lease) = scene.bed.get(path).await.unwrap();
+            serde_json::from_str::<serde_json::Value>(&lease).unwrap()["spec"].clone()
+        };
+        let (made, before) = (scene.relay.made(), spec().await);
+        scene.relay.fall_silent();
+        let mut renewed = std::collections::BTreeSet::new();
+        until("the lease is renewed again and again", async || {
+            assert!(!process.log().contains("leaderelection lost"), "{}", process.log());
+            renewed.insert(spec().await["renewTime"].to_string());
+            renewed.len() > 3
+        })
+        .await;
+        assert!(scene.relay.made() > made, "over a connection that carries nothing?");
+        assert_eq!(spec().await["leaseTransitions"], before["leaseTransitions"]);
+        process.end();
+    }
 }

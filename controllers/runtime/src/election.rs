@@ -9,7 +9,8 @@
 //!
 //! Differences from upstream (`client-go/tools/leaderelection`): a standby watches the Lease if its role permits that,
 //! so it takes a released one at once; a holder that sees another holder stops at once and not after the renew
-//! deadline; and a holder never counts its lease as held for longer than others do.
+//! deadline; a holder never counts its lease as held for longer than others do; and a request without an answer is
+//! followed by one over another connection, since a dead one would end the leader.
 
 mod lease;
 mod standby;

@@ -91,6 +91,15 @@ impl Link {
         }
     }
 
+    /// Sends later requests over new connections.
+    pub(super) async fn reconnect(&self) {
+        if let Source::Files(files) = &self.source {
+            let mut looked = files.looked.lock().await;
+            *looked = Instant::now();
+            files.look(true).await;
+        }
+    }
+
     /// Whether there are other credentials to try after a 401 to a request of this session.
     pub(super) async fn refused(&self, seen: &Arc<Session>) -> bool {
         let Source::Files(files) = &self.source else { return false };
@@ -109,7 +118,8 @@ impl Files {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn look(&self, refused: bool) {
+    /// Reads the files; makes a session of them if they differ, or in any case.
+    async fn look(&self, anew: bool) {
         // Credentials that cannot be read, perhaps only briefly, do not replace the current ones:
         // kubernetes/kubernetes#68164.
         let setup = match load(&self.options).await {
@@ -124,7 +134,7 @@ impl Files {
             return;
         }
         // A token file or a plugin may have a new token although nothing else has changed.
-        if fingerprint(&setup) == self.current().fingerprint && !refused {
+        if fingerprint(&setup) == self.current().fingerprint && !anew {
             return;
         }
         match build(setup).await {
@@ -222,7 +232,10 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &files.current()), "another cluster is not a matter of credentials");
         write(1, "second");
         files.look(false).await;
-        assert!(!Arc::ptr_eq(&first, &files.current()));
+        let second = files.current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        link.reconnect().await;
+        assert!(!Arc::ptr_eq(&second, &files.current()), "its connections may be dead");
         std::fs::remove_file(&path).unwrap();
     }
 }

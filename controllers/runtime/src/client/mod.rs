@@ -164,6 +164,12 @@ impl Client {
         &self.metrics
     }
 
+    /// Sends later requests of all clients of this server over new connections: the present one may be dead, which pings
+    /// find only after a while. Requests on it go on.
+    pub(crate) async fn reconnect(&self) {
+        self.link.reconnect().await;
+    }
+
     /// Sends a request and reads the whole answer.
     pub async fn send(&self, call: &Call<'_>) -> Result<Bytes, ApiError> {
         self.send_while(call, || Ok(()), &sleep).await

@@ -10,6 +10,9 @@ use super::ElectionConfig;
 use crate::client::{ApiError, Call, Client};
 use crate::clock::timestamp;
 
+/// The time for a new connection after a request without an answer; a credential plugin may be slow.
+const RECONNECT: Duration = Duration::from_secs(2);
+
 /// A Lease as read, including unknown fields.
 #[derive(Clone)]
 pub(super) struct Lease(Value);
@@ -148,8 +151,15 @@ impl Leases {
         format!("{}/{}", self.collection, self.config.name)
     }
 
+    /// A request without an answer in time may yet take effect, but not together with a later one: each write has the
+    /// version that it replaces.
     async fn send(&self, call: Call<'_>) -> Result<Lease, ApiError> {
-        let value = self.client.read(&call.within(self.config.request_deadline())).await?;
+        let answer = self.client.read(&call.within(self.config.request_deadline())).await;
+        if let Err(ApiError::Deadline(_)) = answer {
+            tracing::info!(lease = self.label, "the API server did not answer in time, connecting again");
+            drop(tokio::time::timeout(RECONNECT, self.client.reconnect()).await);
+        }
+        let value = answer?;
         Lease::from_value(value).ok_or_else(|| ApiError::Decode("it is not a Lease with a resourceVersion".into()))
     }
 
