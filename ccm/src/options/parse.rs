@@ -105,9 +105,10 @@ pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) 
 }
 
 /// The arguments after the path of the Go program, which stands first in manifests of images without an entry point, and
-/// the flags of go-runner before that path, where it is the entry point. `k8s.io/release/images/build/go-runner`.
+/// the flags of go-runner before that path, where it is the entry point: `k8s.io/component-base/logs/kube-log-runner`.
 fn without_path(mut args: Vec<OsString>) -> (std::vec::IntoIter<OsString>, Vec<OsString>) {
-    const RUNNER: [&str; 3] = ["log-file", "also-stdout", "redirect-stderr"];
+    const RUNNER: [&str; 6] =
+        ["log-file", "log-file-size", "log-file-age", "also-stdout", "redirect-stderr", "flush-interval"];
     let is_path = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with('/') && arg.ends_with(PROGRAM));
     let is_of_runner = |arg: &&OsString| {
         let name = arg.to_str().and_then(|arg| arg.strip_prefix('-')).map(|arg| arg.strip_prefix('-').unwrap_or(arg));
@@ -416,6 +417,8 @@ mod tests {
         assert_eq!(run(&[path, "--v=1"]).int("v"), Some(1));
         let runner = ["--log-file=/var/log/ccm.log", "--also-stdout=false", "--redirect-stderr=true"];
         assert_eq!(run(&[&runner[..], &["/cloud-controller-manager", "--v=1"]].concat()).int("v"), Some(1));
+        let rotated = ["--log-file-size=10Mi", "--log-file-age=24h", "-flush-interval=5s", "/cloud-controller-manager"];
+        assert_eq!(run(&[&rotated[..], &["--v=1"]].concat()).int("v"), Some(1));
         assert!(error(&runner).contains("unknown flag: --log-file"));
         assert!(error(&["--v=1", path]).contains("does not take any arguments"));
         assert!(error(&["/bin/sh"]).contains("does not take any arguments"));
