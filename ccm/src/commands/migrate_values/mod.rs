@@ -124,6 +124,7 @@ fn convert<'a>(chart: &Chart, given: Map<String, Value>, flags: &'a [Flag]) -> C
     converted.set("cloudProvider", chart.name.into());
     converted.walk(chart, "", &values);
     (chart.last)(&mut converted, &values);
+    converted.complete();
     converted
 }
 
@@ -192,6 +193,22 @@ impl Converted<'_> {
         merge(&mut all, value);
         if let Value::Object(all) = all {
             self.values = all;
+        }
+    }
+
+    /// What values of the same name lack here. The defaults of this chart forbid root, and its schema wants objects.
+    fn complete(&mut self) {
+        let values = Value::Object(self.values.clone());
+        for context in ["podSecurityContext", "containerSecurityContext"] {
+            let context_of = at(&values, context);
+            if at(context_of, "runAsUser").as_i64() == Some(0) && at(context_of, "runAsNonRoot").is_null() {
+                self.set(&format!("{context}.runAsNonRoot"), false.into());
+            }
+        }
+        if let Some(Value::Array(secrets)) = self.values.get_mut("imagePullSecrets") {
+            for secret in secrets.iter_mut().filter(|secret| secret.is_string()) {
+                *secret = json!({"name": secret.take()});
+            }
         }
     }
 

@@ -186,6 +186,31 @@ fn null_deletes_the_tolerations_of_the_chart() {
     assert_eq!(values["tolerations"], json!([]));
 }
 
+/// Helm merges the values with those of this chart, which has `runAsNonRoot: true`: the kubelet would refuse the pod.
+#[test]
+fn a_program_that_runs_as_root_there_may_do_so_here() {
+    for chart in ["aws", "openstack"] {
+        for (key, ours) in
+            [("podSecurityContext", "podSecurityContext"), ("securityContext", "containerSecurityContext")]
+        {
+            let context = |given: Value| converted(chart, &json!({ key: given })).0[ours].clone();
+            let of_root = json!({"runAsUser": 0, "runAsNonRoot": false, "fsGroup": 5});
+            assert_eq!(context(json!({"runAsUser": 0, "fsGroup": 5})), of_root, "{chart}: {key}");
+            let of_another = json!({"runAsUser": 7, "fsGroup": 5});
+            assert_eq!(context(of_another.clone()), of_another, "{chart}: {key}");
+        }
+    }
+}
+
+#[test]
+fn secrets_of_images_may_be_names_alone() {
+    for chart in ["aws", "openstack"] {
+        let (values, taken, _) = converted(chart, &json!({"imagePullSecrets": ["a", {"name": "b"}]}));
+        assert_eq!(values["imagePullSecrets"], json!([{"name": "a"}, {"name": "b"}]), "{chart}");
+        assert!(taken.iter().any(|line| line == "imagePullSecrets"), "{chart}: {taken:?}");
+    }
+}
+
 #[test]
 fn files_without_values_change_nothing() {
     let values = json!({"a": {"b": 1}});
