@@ -10,12 +10,12 @@ use ccm_runtime::writer::ServicePatch;
 use super::sync::Prepared;
 use super::{ServiceController, ServiceState, Work};
 
-/// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. It
-/// doubles with each change that follows soon.
-const RESTORE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(600));
+/// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. From
+/// [`CONTESTED`] on it doubles with each change that follows soon.
+const RESTORE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
 /// A change within this time after the last restoration is one of another client that does the same.
 const SOON: Duration = Duration::from_secs(60);
-/// The restoration, in a row, that emits an event.
+/// The restoration, in a row, that emits an event: one change of the status and one of the finalizer are no contest.
 const CONTESTED: u32 = 3;
 
 /// Changes of another client that were undone.
@@ -36,7 +36,8 @@ impl Contest {
             let is_soon = self.restored.is_some_and(|restored| now.saturating_duration_since(restored) < SOON);
             self.times = if is_soon { self.times } else { 0 };
         }
-        RESTORE.0.saturating_mul(1 << self.times.min(8)).min(RESTORE.1)
+        let contested = self.times.saturating_sub(CONTESTED - 1).min(9);
+        RESTORE.0.saturating_mul(1 << contested).min(RESTORE.1)
     }
 
     /// It is restored. Returns how often that happened in a row.
@@ -142,10 +143,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_that_follow_soon_are_undone_ever_later_and_others_at_once() {
+    fn from_the_third_on_changes_that_follow_soon_are_undone_ever_later() {
         let (mut contest, mut now) = (Contest::default(), Instant::now());
         let mut delays = Vec::new();
-        for _ in 0..10 {
+        for _ in 0..12 {
             let delay = contest.lose(now);
             assert_eq!(contest.lose(now + delay / 2), delay, "it is the same loss");
             now += delay;
@@ -153,7 +154,7 @@ mod tests {
             delays.push(delay.as_secs());
             now += Duration::from_secs(1);
         }
-        assert_eq!(delays, [4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        assert_eq!(delays, [2, 2, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600]);
         assert_eq!(contest.lose(now + SOON), RESTORE.0);
     }
 }
