@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the table of the flags, feature gates, configuration fields and metrics of Go's cloud-controller-manager in each
-# minor version of Kubernetes, from k8s.io/cloud-provider of the Go module proxy.
+# Makes the table of the flags, feature gates, configuration fields, metrics and events of Go's cloud-controller-manager in
+# each minor version of Kubernetes, from k8s.io/cloud-provider of the Go module proxy.
 #
 #   hack/upstream.sh [MINOR...]
 #

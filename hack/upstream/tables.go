@@ -1,4 +1,4 @@
-// Prints the flags, feature gates, configuration fields and metrics of the cloud-controller-manager of the
+// Prints the flags, feature gates, configuration fields, metrics and events of the cloud-controller-manager of the
 // k8s.io/cloud-provider in this module, as sorted lines of fields separated by tabs. `upstream.sh` runs it.
 package main
 
@@ -38,7 +38,7 @@ func check(err error) {
 	}
 }
 
-// The arguments are folders of packages, whose sources declare the metrics.
+// The arguments are folders of packages, whose sources declare the metrics and emit the events.
 func main() {
 	lines := map[string]bool{}
 	put := func(fields ...string) { lines[strings.Join(fields, "\t")] = true }
@@ -48,7 +48,7 @@ func main() {
 	install.Scheme.Default(config)
 	fields(put, "", reflect.ValueOf(*config))
 	for _, folder := range os.Args[1:] {
-		metrics(put, folder)
+		calls(put, folder)
 	}
 	for _, line := range slices.Sorted(maps.Keys(lines)) {
 		fmt.Println(line)
@@ -107,8 +107,9 @@ func fields(put func(...string), path string, value reflect.Value) {
 	}
 }
 
-// The metrics that the sources of a folder declare: calls of New…(&…Opts{…}, labels) and NewDesc(…).
-func metrics(put func(...string), folder string) {
+// What the sources of a folder call: for metrics New…(&…Opts{…}, labels) and NewDesc(…), for events any function with an
+// EventType… before the reason.
+func calls(put func(...string), folder string) {
 	files := []*ast.File{}
 	sources, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	check(err)
@@ -158,6 +159,11 @@ func (d *declared) visit(node ast.Node) bool {
 	call, ok := node.(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
 		return true
+	}
+	for i, argument := range call.Args[:len(call.Args)-1] {
+		if kind, ok := strings.CutPrefix(nameOf(argument), "EventType"); ok {
+			d.put("event", d.text(call.Args[i+1]), kind)
+		}
 	}
 	function := nameOf(call.Fun)
 	if function == "NewDesc" && len(call.Args) >= 6 && d.text(call.Args[0]) != "?" {

@@ -1,5 +1,5 @@
 //! This program beside Go's cloud-controller-manager of each minor version of Kubernetes, by the table of
-//! `hack/upstream.sh`: what manifests, roles and dashboards of one of them name works here, with the type and default of
+//! `hack/upstream.sh`: what manifests, roles, dashboards and alerts of one of them name works here, with the type and default of
 //! the newest version that has it. Each difference is listed with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,6 +242,19 @@ fn every_metric_has_the_newest_type_and_labels() {
         }
     }
     are_listed(missing, MISSING_METRICS);
+}
+
+#[test]
+fn every_event_is_documented_with_its_type() {
+    let page = include_str!("../../../../ccm/docs/events.md");
+    for version in versions() {
+        let events = rows_of(version, "event");
+        assert!(events.len() > 10, "{version}: {events:?}");
+        for (reason, row) in events {
+            let documented = format!("\n| `{reason}` | {} | ", row[0]);
+            assert!(page.contains(&documented), "{version}: {reason}, {}", row[0]);
+        }
+    }
 }
 
 /// The controllers of each Go program, with aliases, and whether `*` includes them: `main.go` of cloud-provider-aws, -gcp and
