@@ -271,7 +271,17 @@ fn a_trial_has_no_port_and_its_roles_only_read() {
     let chart = |provider: &str| {
         // With the name of the program that runs now.
         let named = "fullnameOverride=cloud-controller-manager,kind=DaemonSet,serviceAccountCredentials=true";
-        rendered(&format!("trial=true,cloudProvider={provider},{named}"))
+        let settings = with(&format!("trial=true,cloudProvider={provider},{named}"));
+        let rules = r#"rbac.additionalRules=[{"apiGroups":["a"],"resources":["b"],"verbs":["get","patch"]},
+            {"apiGroups":["a"],"resources":["c"],"verbs":["*"]},{"apiGroups":["a"],"resources":["d"],"verbs":["create"]}]"#;
+        let text = template(&helm()?, &["--set", &settings, "--set-json", rules]).unwrap();
+        let all = documents(&text);
+        let role = all.iter().find(|one| one["kind"] == "ClusterRole").unwrap();
+        let added: Vec<&Value> =
+            role["rules"].as_array().unwrap().iter().filter(|one| one["apiGroups"][0] == "a").collect();
+        let rule = |resource: &str, verbs: Value| json!({"apiGroups": ["a"], "resources": [resource], "verbs": verbs});
+        assert_eq!(added, [&rule("b", json!(["get"])), &rule("c", json!(["get", "list", "watch"]))]);
+        Some(all)
     };
     let component = with_components(&["trial"]).map(|text| documents(&text));
     for documents in [chart("fake"), chart("gce"), component] {
