@@ -3,7 +3,8 @@
 //! A new leader must know every block that the previous one has written. Its store may be out of date: a standby's
 //! watch can lag behind, and be served by a replica that lags too. So it requests the current version of every node
 //! once, from a quorum, and waits until the store has these versions or newer ones. Only metadata is requested, since
-//! the store has the rest.
+//! the store has the rest. A node that the store cannot decode is waited for too: its block is not known, and must not go
+//! to another node. (In Go, the list of all nodes fails then.)
 
 use std::time::Duration;
 
@@ -31,10 +32,14 @@ pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
     loop {
         match versions(client).await {
             Ok(versions) => {
-                if catches_up(store, versions).await {
-                    return;
-                }
-                tracing::info!("the watch of nodes is late: no pod range is assigned before it has caught up");
+                let missing = missing(store, versions).await;
+                let Some(first) = missing.first() else { return };
+                tracing::warn!(
+                    node = %first,
+                    missing = missing.len(),
+                    "no pod range is assigned before the watch has shown the current state of every node, or a list shows that \
+                     it is gone"
+                );
             }
             Err(error) => {
                 tracing::warn!(%error, "Failed to list all nodes: no pod range is assigned before their current state is known");
@@ -69,20 +74,37 @@ async fn versions(client: &Client) -> Result<Vec<(NodeName, String)>, ApiError> 
     }
 }
 
-/// Whether the store catches up in time.
-async fn catches_up(store: &Store<Node>, mut versions: Vec<(NodeName, String)>) -> bool {
+/// The nodes that the store does not get in time.
+async fn missing(store: &Store<Node>, mut versions: Vec<(NodeName, String)>) -> Vec<NodeName> {
     let limit = tokio::time::Instant::now() + PATIENCE;
     loop {
         versions.retain(|(name, version)| {
             let known = store.get(name);
             !known.is_some_and(|node| is_at_least(&node.resource_version, version))
         });
-        if versions.is_empty() {
-            return true;
-        }
-        if tokio::time::Instant::now() >= limit {
-            return false;
+        if versions.is_empty() || tokio::time::Instant::now() >= limit {
+            return versions.into_iter().map(|(name, _)| name).collect();
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_runtime::store::FieldFilter;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_the_store_does_not_get_are_named() {
+        let store = Store::new(FieldFilter::default());
+        let node =
+            |name: &str, version: &str| Node { name: name.into(), resource_version: version.into(), ..Node::default() };
+        let version = |name: &str, version: &str| (NodeName::from(name.to_owned()), version.to_owned());
+        store.apply(node("current", "5"));
+        store.apply(node("old", "1"));
+        let versions = vec![version("current", "4"), version("old", "3"), version("unreadable", "2")];
+        let missing = missing(&store, versions).await;
+        assert_eq!(missing.iter().map(|name| &**name).collect::<Vec<_>>(), ["old", "unreadable"]);
     }
 }
