@@ -1,12 +1,15 @@
-//! The permissions that roles in files would grant once they are applied. Pure, but for the reading of the files.
+//! The permissions that roles in files would grant once they are applied, and to which account. Pure, but for the reading of
+//! the files.
 
 use std::collections::BTreeMap;
 
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::pods;
 use super::rbac::{AUTHENTICATION, Question, service_account};
+use super::running::Found;
 use crate::commands::lint;
 use crate::exit::Failure;
 
@@ -18,6 +21,9 @@ pub(crate) struct Granted {
     /// By namespace, empty for a ClusterRole, and name.
     roles: BTreeMap<(String, String), Vec<Rule>>,
     bindings: Vec<Binding>,
+    workloads: Found,
+    /// The account of the cloud-controller-manager among the objects; `None` if there is none, or several.
+    pub(super) account: Option<String>,
 }
 
 /// A RoleBinding, or a ClusterRoleBinding without a namespace.
@@ -38,6 +44,7 @@ struct Object {
     subjects: Vec<Subject>,
     role_ref: RoleRef,
     items: Vec<Value>,
+    spec: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -95,12 +102,13 @@ impl Granted {
         let key = (SYSTEM_NAMESPACE.to_owned(), "extension-apiserver-authentication-reader".to_owned());
         let mut all = Self { roles: BTreeMap::from([(key, vec![reader])]), ..Self::default() };
         documents.into_iter().for_each(|document| all.add(document));
+        all.account = pods::account(&std::mem::take(&mut all.workloads).finish());
         all
     }
 
     fn add(&mut self, document: Value) {
         let Ok(object) = serde_json::from_value::<Object>(document) else { return };
-        let Object { api_version, kind, metadata, rules, subjects, role_ref, items } = object;
+        let Object { api_version, kind, metadata, rules, subjects, role_ref, items, spec } = object;
         match (&*kind, api_version.split('/').next() == Some(GROUP)) {
             ("List", _) => items.into_iter().for_each(|item| self.add(item)),
             ("ClusterRole", true) => drop(self.roles.insert((String::new(), metadata.name), rules)),
@@ -111,6 +119,15 @@ impl Granted {
                 let namespace = if kind == "RoleBinding" { metadata.namespace } else { String::new() };
                 let of_role = if role_ref.kind == "Role" { namespace.clone() } else { String::new() };
                 self.bindings.push(Binding { namespace, role: (of_role, role_ref.name), subjects });
+            }
+            // Without a namespace it gets that of kubectl's context.
+            ("DaemonSet" | "Deployment", _) if !metadata.namespace.is_empty() => {
+                let Metadata { name, namespace } = metadata;
+                let pod =
+                    json!({"metadata": {"name": name, "namespace": namespace}, "spec": spec.pointer("/template/spec")});
+                if let Ok(pod) = serde_json::from_value(pod) {
+                    self.workloads.add(&pod);
+                }
             }
             _ => {}
         }

@@ -48,14 +48,14 @@ pub(super) const ACCOUNT: Flag = Flag::new(
     "account",
     Kind::Text,
     "",
-    "The account whose permissions are checked. By default that of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
+    "The account whose permissions are checked. By default that of the workload in the files of --rbac, else of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
 );
 pub(super) const RBAC: Flag = Flag::new(
     SECTION,
     "rbac",
     Kind::Repeated,
     "",
-    "A file or folder with roles and bindings that will be applied, or - for stdin: what they grant counts as granted.",
+    "A file or folder with manifests that will be applied, or - for stdin: what their roles grant counts as granted, and the account of their workload is checked.",
 );
 /// The finding of the providers about what a Service would get.
 const LOAD_BALANCERS: &str = "load-balancers";
@@ -134,7 +134,7 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
-    let account = account(call, cluster.running.as_deref().unwrap_or_default());
+    let account = account(call, granted, cluster.running.as_deref().unwrap_or_default());
 
     if let Some(running) = &cluster.running {
         checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
@@ -197,13 +197,11 @@ fn once(mut ours: Vec<Check>, mut theirs: Vec<Check>) -> Vec<Check> {
     ours
 }
 
-/// The account of `--account`, or that of the program that runs.
-fn account(call: &Call, running: &[running::Running]) -> String {
-    let named = call.values.text(ACCOUNT.name);
-    if !named.is_empty() {
-        return named;
-    }
-    pods::account(running).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
+/// The account of `--account`, that of the program in the files of `--rbac`, or that of the one that runs.
+fn account(call: &Call, granted: &Granted, running: &[running::Running]) -> String {
+    let named = Some(call.values.text(ACCOUNT.name)).filter(|named| !named.is_empty());
+    let account = named.or_else(|| granted.account.clone()).or_else(|| pods::account(running));
+    account.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
 }
 
 /// The missing permissions of the account of the installation.
@@ -213,7 +211,7 @@ pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewe
     // Without the pods, the usual account is checked.
     let listed = page::each(&world.client, "/api/v1/pods", |pod| found.add(&pod)).await;
     let running = listed.map(|()| found.finish()).unwrap_or_default();
-    rights(call, world, &account(call, &running), &controllers, granted).await
+    rights(call, world, &account(call, granted, &running), &controllers, granted).await
 }
 
 fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a Controller> {

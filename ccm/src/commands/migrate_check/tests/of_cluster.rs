@@ -132,6 +132,26 @@ fn roles_that_will_be_applied_count_for_the_accounts_that_they_are_bound_to() {
 }
 
 #[test]
+fn the_account_is_that_of_the_workload_in_the_files() {
+    let workload = |kind: &str, namespace: &str, account: &str| {
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x", "namespace": namespace},
+            "spec": {"template": {"spec": {"serviceAccountName": account,
+                "containers": [{"name": "c", "image": "example.com/ccm:1", "args": ["--cloud-provider=aws"]}]}}}})
+    };
+    let mine = workload("DaemonSet", "cloud", "mine");
+    let account = |documents: Vec<Value>| Granted::of(documents).account;
+    let wanted = Some("system:serviceaccount:cloud:mine".to_owned());
+    assert_eq!(account(vec![mine.clone()]), wanted);
+    assert_eq!(account(vec![json!({"apiVersion": "v1", "kind": "List", "items": [mine.clone()]})]), wanted);
+    let mut other = workload("Deployment", "cloud", "other");
+    assert_eq!(account(vec![mine.clone(), other.clone()]), None, "which one?");
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/web:1");
+    assert_eq!(account(vec![mine, other]), wanted, "another program");
+    assert_eq!(account(vec![workload("DaemonSet", "", "mine")]), None, "the namespace is that of kubectl's context");
+    assert_eq!(account(Vec::new()), None);
+}
+
+#[test]
 fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let options = options(&["--use-service-account-credentials"]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
