@@ -44,7 +44,7 @@ fn behavior() -> BehaviorVersion {
 
 /// Limit of one attempt. After a slower answer the SDK would compute a wrong clock skew, and AWS would refuse every
 /// later signature (upstream: PR #1374).
-pub(super) const ATTEMPT: Duration = Duration::from_secs(30);
+const ATTEMPT: Duration = Duration::from_secs(30);
 
 /// The SDK's configuration before region and role are known.
 #[derive(Debug)]
