@@ -188,8 +188,8 @@ impl BalancerCloud for Balancers {
         self.cloud()?.reads.observe_after(&self.env, before).await
     }
 
-    fn strip(&self, observed: &mut Observed, _: &Wanted) {
-        observed.strip(&self.env.tags);
+    fn strip(&self, observed: &mut Observed, wanted: &Wanted) {
+        observed.strip(&self.env, wanted);
     }
 
     fn plan(&self, observed: &Observed, wanted: &Wanted) -> Result<Plan<Write>, ProviderError> {

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::env::Env;
 use super::json;
 use super::names::Family;
-use super::wanted::Destinations;
-use super::wanted::destinations;
+use super::tags;
+use super::wanted::{Destinations, Wanted, destinations};
 use crate::client::id::{ArmId, same};
 
 /// The delay before what a plan lacks is read.
@@ -122,12 +123,17 @@ pub(crate) fn address(frontend: &Value, public_ip: Option<&Value>) -> Option<IpA
 }
 
 impl Observed {
-    /// Removes the tags that no plan uses: users may write anything in them.
-    pub(crate) fn strip(&mut self, configured: &super::tags::Tags) {
-        let own = [super::tags::SERVICE, super::tags::CLUSTER, super::tags::DNS_SERVICE].concat();
-        let is_used =
-            |key: &String| own.iter().any(|name| same(name, key)) || configured.keys().any(|name| same(name, key));
-        let addresses = self.public_ips.values_mut().filter_map(|seen| match seen {
+    /// Removes the tags that no plan for these Services uses: users may write anything in them. With `systemTags`, plans
+    /// remove tags of others, so that only their values go.
+    pub(crate) fn strip(&mut self, env: &Env, wanted: &Wanted) {
+        let settings = wanted.items.values().filter_map(|item| item.settings.as_ref());
+        let annotated: Vec<&String> = settings.flat_map(|settings| settings.public_ip.tags.keys()).collect();
+        let own = [&tags::SERVICE[..], &tags::CLUSTER, &tags::DNS_SERVICE, &[tags::OWNER]].concat();
+        let is_used = |key: &str| {
+            let mut asked = env.tags.keys().chain(annotated.iter().copied());
+            own.iter().any(|name| same(name, key)) || asked.any(|name| same(name, key))
+        };
+        let lists = self.public_ips.values_mut().chain(self.links.values_mut()).filter_map(|seen| match seen {
             Seen::Present(list) => Some(list.iter_mut()),
             _ => None,
         });
@@ -135,9 +141,11 @@ impl Observed {
             Some(Seen::Present(group)) => Some(group),
             _ => None,
         };
-        for object in self.balancers.iter_mut().chain(addresses.flatten()).chain(group) {
-            if let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) {
-                tags.retain(|key, _| is_used(key));
+        for object in self.balancers.iter_mut().chain(lists.flatten()).chain(group) {
+            let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) else { continue };
+            match env.system_tags.is_empty() {
+                true => tags.retain(|key, _| is_used(key)),
+                false => tags.iter_mut().filter(|(key, _)| !is_used(key)).for_each(|(_, value)| *value = "".into()),
             }
         }
     }

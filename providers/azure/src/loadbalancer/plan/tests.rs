@@ -123,7 +123,16 @@ impl World {
         for (work, verdict) in work.iter().zip(verdicts) {
             verdict.unwrap_or_else(|error| panic!("{}: {error}", work.service.key()));
         }
-        (plan(&self.env, &self.seen(&wanted), &wanted), wanted)
+        let seen = self.seen(&wanted);
+        let plan = plan(&self.env, &seen, &wanted);
+        assert_eq!(shown(&plan), shown(&self.from_a_snapshot(seen, &wanted)), "the plan of a snapshot");
+        (plan, wanted)
+    }
+
+    /// The plan from what a snapshot has of an observation.
+    fn from_a_snapshot(&self, mut seen: Observed, wanted: &Wanted) -> Plan<Write> {
+        seen.strip(&self.env, wanted);
+        plan(&self.env, &seen, wanted)
     }
 
     /// What is read for these Services: only the subnets that they need.
@@ -379,6 +388,12 @@ fn address_of(observed: &Observed, id: &ArmId) -> Option<IpAddr> {
     }
     let mut frontends = observed.frontends();
     observed.address(frontends.find(|frontend| same(json::text(frontend, &["id"]), id.as_str()))?)
+}
+
+/// What a plan shows to users.
+fn shown(plan: &Plan<Write>) -> (Vec<String>, BTreeMap<usize, String>) {
+    let failed = plan.failed.iter().map(|(place, error)| (*place, error.to_string()));
+    (plan.steps.iter().map(|step| format!("{:?}", step.summary)).collect(), failed.collect())
 }
 
 fn port(number: u16) -> Value {

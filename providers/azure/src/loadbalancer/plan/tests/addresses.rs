@@ -31,6 +31,24 @@ fn an_address_of_users_is_used_and_never_touched() {
 }
 
 #[test]
+fn a_snapshot_lacks_the_values_of_foreign_tags_and_gives_the_same_plan() {
+    for (system, writes) in [("", 0), ("sys", 2)] {
+        let mut world = World::new();
+        world.env.tags = [("team".to_owned(), "blue".to_owned())].into();
+        world.env.system_tags = Some(system.to_owned()).filter(|tag| !tag.is_empty()).into_iter().collect();
+        world.service("web", &[("azure-pip-tags", "d=e")], json!({})).settle(&[]);
+        world.balancer_mut("kubernetes")["tags"]["foo"] = json!("secret");
+        let Some(Seen::Present(ips)) = world.observed.public_ips.get_mut("rg") else { panic!() };
+        ips[0]["tags"]["foo"] = json!("secret");
+        let (plan, wanted) = world.planned(&[], ServiceAction::Ensure);
+        assert_eq!(plan.steps.len(), writes, "{:?}", shown(&plan));
+        let mut seen = world.seen(&wanted);
+        seen.strip(&world.env, &wanted);
+        assert!(!serde_json::to_string(&seen).unwrap().contains("secret"));
+    }
+}
+
+#[test]
 fn a_missing_address_is_named_and_nothing_is_made() {
     let mut world = World::new();
     world.service("a", &[("azure-pip-name", "none")], json!({}));
