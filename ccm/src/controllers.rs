@@ -242,8 +242,12 @@ fn configured_service(
         concurrent_syncs: check.at_least_one("concurrent-service-syncs"),
         allow_emptying: check.values.bool("allow-emptying-load-balancers"),
         drift_check_period: check.values.duration("drift-check-period"),
+        drift_repair: check.values.bool("drift-repair"),
         conditions: check.gates.service_conditions,
     };
+    if config.drift_repair && config.drift_check_period.is_zero() {
+        check.error("--drift-repair needs --drift-check-period, which is 0: give the time between two checks");
+    }
     let (same, same_allowed) = (config.clone(), allowed.clone());
     Configured::new(
         move |start| {

@@ -18,7 +18,7 @@ metrics! {
             "ccm_drift_steps_total",
             &["controller"],
             "Writes that checks of the cloud found due although no object had changed, each counted when it was first \
-             seen.",
+             seen, and with --drift-repair whenever a check finds it.",
         );
     }
 }

@@ -86,6 +86,7 @@ fn each_limit_is_said_with_the_name_of_its_flag() {
         ),
         ("--concurrent-node-status-updates=-1", "concurrent-node-status-updates cannot be a negative number"),
         ("--concurrent-service-syncs=-1", "concurrent-service-syncs must be a positive number"),
+        ("--drift-repair", "--drift-repair needs --drift-check-period, which is 0: give the time between two checks"),
         ("--node-monitor-period=0", "--node-monitor-period must be greater than 0"),
         ("--node-deletion-budget=-1", "--node-deletion-budget -1 cannot be negative"),
         ("--leader-elect-lease-duration=5s", "leaseDuration must be greater than renewDeadline"),

@@ -1,4 +1,5 @@
-//! Finds load balancers that differ although their Service did not change. It only reports; it repairs nothing.
+//! Finds load balancers that differ although their Service did not change, reports them, and with `--drift-repair` queues a
+//! sync: it repairs nothing by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::{EventType, LoadBalancerExt as _, Plan, ServiceAction, ServiceKey, Subject};
 use futures::StreamExt;
 
-use super::{ServiceController, ServiceState};
+use super::{ServiceController, ServiceState, Work};
 
 /// The number of Services that are checked at once: enough for a provider to batch its reads.
 const AT_ONCE: usize = 20;
@@ -36,11 +37,16 @@ impl ServiceController {
         let before = std::mem::take(&mut *self.lock_drifted());
         for (key, known, plan) in found.into_iter().flatten() {
             let earlier = before.get(&key);
+            // What is still due after a sync for it is found again.
+            let is_found = plan.is_some() && self.config.drift_repair;
             // Without an answer, the earlier finding stays.
             let Some(plan) = plan.or_else(|| earlier.cloned()).filter(|plan| !plan.is_empty()) else { continue };
-            if earlier != Some(&plan) {
+            if is_found || earlier != Some(&plan) {
                 new += plan.steps.len();
                 self.report_drift(&known, &plan);
+            }
+            if is_found {
+                self.queue.add(Work::Sync(key.clone()));
             }
             seen.insert(key, plan);
         }
@@ -66,9 +72,13 @@ impl ServiceController {
     fn report_drift(&self, known: &ServiceState, plan: &Plan) {
         tracing::warn!(service = %known.service.key(), %plan, "the load balancer differs although the Service did not change");
         let text: String = plan.to_string().chars().take(LONGEST).collect();
+        let when = match self.config.drift_repair {
+            true => "now",
+            false => "at the next change of the Service or restart of the controller",
+        };
         let message = format!(
             "The load balancer differs from the Service, although the Service did not change: another client changed \
-             the load balancer. It is corrected at the next change of the Service or restart of the controller. {text}"
+             the load balancer. It is corrected {when}. {text}"
         );
         self.events.event(&Subject::service(&known.service), EventType::Warning, "LoadBalancerDrift", &message);
     }

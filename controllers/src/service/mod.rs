@@ -81,6 +81,8 @@ pub struct Config {
     pub concurrent_syncs: Option<usize>,
     /// `--drift-check-period`; zero: never.
     pub drift_check_period: Duration,
+    /// `--drift-repair`
+    pub drift_repair: bool,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
     /// The gate `ServiceLoadBalancerConditions`: the state of the load balancer is also shown in the Service's

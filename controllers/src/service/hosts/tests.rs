@@ -53,6 +53,7 @@ fn controller() -> (Arc<ServiceController>, Arc<Cloud>) {
         role: Role::standard([]),
         concurrent_syncs: None,
         drift_check_period: Duration::ZERO,
+        drift_repair: false,
         allow_emptying: false,
         conditions: false,
     };

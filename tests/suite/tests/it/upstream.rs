@@ -44,6 +44,7 @@ const OWN_FLAGS: Differences = &[
     ("allow-emptying-load-balancers", "a guard that Go does not have"),
     ("cloud-provider-platforms", OWNERSHIP),
     ("drift-check-period", "Go does not compare load balancers with the cloud"),
+    ("drift-repair", "Go does not compare load balancers with the cloud"),
     ("dry-run", "Go has no dry run"),
     ("node-cidr-mask-size", CONTROLLER_MANAGER),
     ("node-cidr-mask-size-ipv4", CONTROLLER_MANAGER),

@@ -1,4 +1,4 @@
-//! Load balancers that another client changed: reported, and not repaired until the next change of the Service.
+//! Load balancers that another client changed: reported, and repaired with the next change of the Service or at once.
 
 use super::*;
 
@@ -105,4 +105,27 @@ async fn work_in_progress_and_failures_are_no_drift() {
     rig.pass(30 * MINUTE).await;
     assert_eq!(manager.metric(TOTAL), Some(0.0));
     assert_eq!(rig.count_events("s", "LoadBalancerDrift").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_repair_each_check_that_finds_a_difference_syncs_the_service_once() {
+    const GONE: &str = "loadBalancers: {initial: [{service: default/unrelated, ingress: [{ip: 203.0.113.77}]}]}";
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES, CHECK, "--drift-repair"]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "nothing differs");
+    rig.cloud.write(GONE);
+    let event = rig.until_event("s", "LoadBalancerDrift").await;
+    assert!(event.contains("create LoadBalancer") && event.contains("It is corrected now."), "{event}");
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    let found = manager.metric(TOTAL).unwrap();
+    // Removed again at once: the next check finds the same.
+    rig.cloud.write(GONE);
+    rig.until_calls("EnsureLoadBalancer", 3).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 3, "one sync for each check that found something");
+    assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(0.0), Some(2.0 * found)));
 }
