@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use ccm_kit::annotations::{BalancerKind, On, Parsed, Spelling, Table, Wrong, value};
-use ccm_provider::Finding;
+use ccm_provider::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use ccm_kit::annotations::Annotations;
 
-use crate::client::id::ArmId;
+use crate::client::id::{ArmId, same};
+use crate::loadbalancer::tags::{Tags, parse as parse_tags};
 
 pub(crate) mod ports;
 
@@ -80,7 +81,7 @@ ccm_kit::annotation_table! {
             "The same for IPv6.";
         PIP_IP_TAGS: Vec<(String, String)> = ip_tags, "azure-pip-ip-tags", EXTERNAL, "`type=tag`, comma-separated", "", "A change gives another address, unless `enableIPTagMutationForExistingPublicIP` is set.",
             "The IP tags of a new public IP address.";
-        PIP_TAGS: String = value::text_or_empty, "azure-pip-tags", EXTERNAL, "`key=value`, comma-separated", "`tags`", "",
+        PIP_TAGS: Tags = pip_tags, "azure-pip-tags", EXTERNAL, "`key=value`, comma-separated", "`tags`", "",
             "Tags of the public IP address, in addition to the configured ones.";
         DNS_LABEL: String = value::text_or_empty, "azure-dns-label-name", EXTERNAL, "DNS label", "unchanged", "",
             "The DNS label of the public IP address. An empty text removes it.";
@@ -104,7 +105,7 @@ ccm_kit::annotation_table! {
             "No reset is sent when a silent connection is closed.";
         NO_FLOATING_IP: bool = yes, "azure-disable-load-balancer-floating-ip", On::All, "boolean", "`false`", "",
             "Traffic goes to the node ports of the nodes' own addresses.";
-        PROBE_PROTOCOL: String = trimmed, "azure-load-balancer-health-probe-protocol", On::All, "`tcp`, `http`, `https`", "`tcp`", "",
+        PROBE_PROTOCOL: String = probe_protocol, "azure-load-balancer-health-probe-protocol", On::All, "`tcp`, `http`, `https`", "`tcp`", "",
             "The protocol of health probes. `appProtocol` of a port wins.";
         PROBE_INTERVAL: u16 = probe_interval, "azure-load-balancer-health-probe-interval", On::All, "at least 5 (seconds)", "`5`", "",
             "The interval of health probes.";
@@ -178,10 +179,38 @@ fn addresses(text: &str) -> Parsed<Vec<std::net::IpAddr>> {
     Ok(Some(list))
 }
 
-fn ip_tags(text: &str) -> Parsed<Vec<(String, String)>> {
+fn probe_protocol(text: &str) -> Parsed<String> {
+    match text.trim() {
+        "" => Ok(None),
+        word if ["tcp", "http", "https"].iter().any(|known| same(known, word)) => Ok(Some(word.to_owned())),
+        _ => value::or_default(Err("no protocol of probes; write \"tcp\", \"http\" or \"https\"".into())),
+    }
+}
+
+/// The pairs of [`PIP_IP_TAGS`]; as in the Go program, what is none is left out.
+pub(crate) fn pairs_of_ip_tags(text: &str) -> Vec<(String, String)> {
     let pairs = value::items(text).filter_map(|item| item.split_once('=').filter(|(_, tag)| !tag.contains('=')));
     let tags: BTreeMap<_, _> = pairs.map(|(kind, tag)| (kind.trim().to_owned(), tag.trim().to_owned())).collect();
-    Ok(Some(tags.into_iter().collect()))
+    tags.into_iter().collect()
+}
+
+fn ip_tags(text: &str) -> Parsed<Vec<(String, String)>> {
+    let wrong: Vec<&str> = value::items(text).filter(|item| item.split('=').count() != 2).collect();
+    if wrong.is_empty() {
+        Ok(Some(pairs_of_ip_tags(text)))
+    } else {
+        Err(left_out(&wrong, "RoutingPreference=Internet"))
+    }
+}
+
+fn pip_tags(text: &str) -> Parsed<Tags> {
+    let (tags, wrong) = parse_tags(text);
+    if wrong.is_empty() { Ok(Some(tags)) } else { Err(left_out(&wrong, "team=web")) }
+}
+
+fn left_out(wrong: &[impl std::fmt::Debug], example: &str) -> Wrong {
+    let message = format!("{wrong:?} is left out: write pairs, for example {example:?}");
+    Wrong { severity: Severity::Warning, message }
 }
 
 fn bounded(text: &str, least: u16, most: u16, what: &str) -> Parsed<u16> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_kit::annotations::invalid;
-use ccm_provider::{Finding, ProviderError, Severity};
+use ccm_provider::{Finding, ProviderError, Service, Severity};
 
 use super::DOMAIN;
 
@@ -16,10 +16,35 @@ pub(crate) struct PortAnnotations<'a> {
     port: i32,
 }
 
+/// The port and the rest of a key that belongs to one port.
+fn parts(key: &str) -> Option<(&str, &str)> {
+    let end = key.strip_prefix(DOMAIN).and_then(|end| end.strip_prefix("port_"))?;
+    end.split_once('_').filter(|(port, _)| port.parse::<i32>().is_ok())
+}
+
 /// Whether a key belongs to one port.
 pub(crate) fn is_key(key: &str) -> bool {
-    let end = key.strip_prefix(DOMAIN).and_then(|end| end.strip_prefix("port_"));
-    end.is_some_and(|end| end.split_once('_').is_some_and(|(port, _)| port.parse::<i32>().is_ok()))
+    parts(key).is_some()
+}
+
+/// The findings about the annotations of single ports; those that refuse the Service are errors of their port.
+pub(crate) fn review(service: &Service) -> Vec<Finding> {
+    let has = |number: &str| service.spec.ports.iter().any(|port| port.port.to_string() == number);
+    let of = |(key, value): (&String, &String)| {
+        let (port, end) = parts(key)?;
+        let message = match end {
+            _ if !has(port) => format!("no effect: the Service has no port {port}; correct the number, or remove it"),
+            "no_lb_rule" | "no_probe_rule" => super::yes(value).err()?.message,
+            "health-probe_protocol" => super::probe_protocol(value).err()?.message,
+            "health-probe_port"
+            | "health-probe_request-path"
+            | "health-probe_interval"
+            | "health-probe_num-of-probe" => return None,
+            _ => "unknown key, no effect; correct it, or remove it".to_owned(),
+        };
+        Some(Finding { severity: Severity::Warning, key: key.clone(), value: Some(value.clone()), message })
+    };
+    service.metadata.annotations.iter().filter_map(of).collect()
 }
 
 impl<'a> PortAnnotations<'a> {

@@ -3,7 +3,7 @@
 use ccm_kit::annotations::Annotations;
 use ccm_provider::{Finding, Lint, Service};
 
-use crate::annotations::{LB_INTERNAL, lint, scheme_of};
+use crate::annotations::{LB_INTERNAL, lint, ports, scheme_of};
 use crate::loadbalancer::wanted::ports::probes_without_path;
 use crate::start::config::Config;
 use crate::start::identity::problems;
@@ -19,6 +19,7 @@ impl Lint for Checks {
         }
         let annotations = Annotations::read(&service.metadata.annotations);
         let mut findings = lint(annotations, scheme_of(annotations));
+        findings.extend(ports::review(service));
         findings.extend(capitals(annotations));
         findings.extend(probes_without_path(service).into_iter().map(|text| Finding::warning("spec.ports", text)));
         findings

@@ -10,6 +10,7 @@ use super::names::is_of;
 use super::plan::balancer::Edit;
 use super::plan::step::{SecurityPart, Write};
 use super::refused::{BRIEFLY, REFUSED, Refused};
+use crate::annotations::SERVICE_TAGS;
 use crate::client::id::ArmId;
 
 /// What the error of a full subnet says.
@@ -64,6 +65,14 @@ impl<'a> Shares<'a> {
                 named.map(|part| (&*part.key, part.fingerprint, REFUSED)).collect()
             }
         }
+    }
+
+    /// The annotation and the value that the text of an error, in lower case, quotes.
+    pub(super) fn quoted(self, text: &str) -> Option<String> {
+        let Self::Security(parts) = self else { return None };
+        let mut tags = parts.iter().filter_map(|part| part.claim.access.as_ref()).flat_map(|access| &access.tags);
+        let tag = tags.find(|tag| mentions(text, &format!("value provided: {tag}")))?;
+        Some(format!("{} {tag:?}; write a service tag that Azure knows", SERVICE_TAGS.row.key))
     }
 
     /// Records that Azure refuses the part of a Service.

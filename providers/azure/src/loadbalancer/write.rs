@@ -198,7 +198,15 @@ impl Writer<'_> {
         let (Write::Instance(InstanceChange { has_more, .. }) | Write::Interface(InterfaceChange { has_more, .. })) =
             write
         else {
-            return self.send(&request, write, made).await;
+            let sent = self.send(&request, write, made).await;
+            let Write::Link { id, .. } = write else { return sent };
+            let group = (id.group() != self.env.link_group).then_some((keys::PLS_GROUP.row.key, id.group()));
+            // As part of the ID it is in all texts.
+            let is_quoted = |text: &str| text.contains(&format!("'{}'", id.group()));
+            return sent.map_err(|error| match is_quoted(&error.to_string()) {
+                true => with_annotation(error, group.into_iter()),
+                false => error,
+            });
         };
         made.lock().has_more |= has_more;
         self.send(&request, write, made).await
@@ -358,12 +366,8 @@ impl Writer<'_> {
             Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
         };
         self.send(&request, &Write::Address(change.clone()), made).await.map_err(|error| {
-            let text = error.to_string();
             let group = (change.id.group() != self.env.group).then_some((keys::LB_GROUP.row.key, change.id.group()));
-            match change.prefixes().chain(group).find(|(_, value)| text.contains(value)) {
-                Some((key, value)) => error.wrap(format!("{key} {value:?}")),
-                None => error,
-            }
+            with_annotation(error, change.prefixes().chain(group))
         })
     }
 
@@ -521,6 +525,10 @@ impl Writer<'_> {
             return error;
         }
         let text = error.to_string();
+        let error = match shares.quoted(&text.to_lowercase()) {
+            Some(annotation) => error.wrap(annotation),
+            None => error,
+        };
         // The surplus fails alone when it is planned with the limit.
         if matches!(shares, Shares::Balancer(edits) if !edits.is_empty()) && self.reads.refused.learn(&text) {
             return ProviderError::new(ErrorClass::Conflict, text);
@@ -541,6 +549,18 @@ impl Writer<'_> {
             true => ProviderError::new(ErrorClass::Conflict, text),
             false => passing(error),
         }
+    }
+}
+
+/// The error with the first of these annotations whose value it quotes.
+fn with_annotation<'a>(
+    error: ProviderError,
+    mut given: impl Iterator<Item = (&'static str, &'a str)>,
+) -> ProviderError {
+    let text = error.to_string();
+    match given.find(|(_, value)| text.contains(value)) {
+        Some((key, value)) => error.wrap(format!("{key} {value:?}; correct it, or create what it names")),
+        None => error,
     }
 }
 

@@ -436,8 +436,12 @@ impl Planner<'_> {
         if item.scheme == Scheme::Internal {
             return Ok(Vec::new());
         }
-        if let Some(error) = self.observed.unread_public_ips(&item.public_ip_group) {
-            return Err(error.clone());
+        let group = &item.public_ip_group;
+        if let Some(error) = self.observed.unread_public_ips(group) {
+            return Err(match same(group, &self.env.group) {
+                true => error.clone(),
+                false => error.clone().wrap(format!("{} {group:?}", keys::LB_GROUP.row.key)),
+            });
         }
         let mut ips = Vec::new();
         for family in &item.families {

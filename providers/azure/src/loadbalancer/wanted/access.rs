@@ -84,15 +84,9 @@ pub(super) fn access(
     let mut allowed = Ranges::of(annotations.text(keys::IP_RANGES.row));
     let well_known = service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
     allowed.add(well_known.into_iter().flat_map(|text| text.trim().split(',')));
-    for (reason, ranges) in [(INVALID_SOURCES, &sources), (INVALID_ALLOWED, &allowed)] {
-        if !ranges.invalid.is_empty() {
-            let text = format!(
-                "Found invalid IP ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24",
-                ranges.invalid
-            );
-            remarks.push((reason, text));
-        }
-    }
+    let annotation = if annotations.has(&keys::IP_RANGES) { keys::IP_RANGES.row.key } else { ANNOTATION_SOURCE_RANGES };
+    remarks.extend(invalid(INVALID_SOURCES, "spec.loadBalancerSourceRanges", &sources));
+    remarks.extend(invalid(INVALID_ALLOWED, annotation, &allowed));
     if !sources.valid.is_empty() && !allowed.valid.is_empty() {
         let text = format!(
             "cannot set both spec.loadBalancerSourceRanges and {} or {ANNOTATION_SOURCE_RANGES}; remove one of them",
@@ -146,15 +140,15 @@ fn by_family(nets: &[IpNet], families: &[Family]) -> (BTreeMap<Family, Vec<Strin
     (ranges, foreign)
 }
 
+fn invalid(reason: &'static str, key: &str, ranges: &Ranges) -> Option<(&'static str, String)> {
+    let wrong = &ranges.invalid;
+    let text = format!("{key}: {wrong:?} are no networks without host bits; write for example 10.0.0.0/24");
+    (!wrong.is_empty()).then_some((reason, text))
+}
+
 fn destinations(annotations: Annotations<'_>, remarks: &mut Remarks) -> Option<Vec<IpNet>> {
     let text = annotations.text(keys::DESTINATION_RANGES.row)?;
     let ranges = Ranges::of(Some(text));
-    if !ranges.invalid.is_empty() {
-        let text = format!(
-            "Found invalid destination ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24",
-            ranges.invalid
-        );
-        remarks.push((INVALID_DESTINATIONS, text));
-    }
+    remarks.extend(invalid(INVALID_DESTINATIONS, keys::DESTINATION_RANGES.row.key, &ranges));
     Some(ranges.valid).filter(|valid| !valid.is_empty())
 }

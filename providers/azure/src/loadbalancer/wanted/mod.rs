@@ -316,6 +316,7 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
     let (access, remarks) = access::access(service, item.scheme, &item.families)?;
     item.findings = ports.remarks.into_iter().chain(remarks).map(|(reason, text)| item.finding(reason, text)).collect();
     item.findings.extend(review);
+    item.findings.extend(keys::ports::review(service));
     let own_subnet = subnet.as_ref().unwrap_or(&env.subnet);
     let link = links::link(annotations, item.scheme, &item.families, &item.access, own_subnet)?;
     Ok(Settings {
@@ -327,8 +328,8 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
         access: (annotations.readable(&keys::NO_NSG_RULE) != Some(true)).then_some(access),
         public_ip: PublicIp {
             prefixes: by_family(annotations, &item.families, &keys::PIP_PREFIX, &keys::PIP_PREFIX_IPV6),
-            ip_tags: annotations.readable(&keys::PIP_IP_TAGS),
-            tags: tags::parse(&annotations.readable(&keys::PIP_TAGS).unwrap_or_default()).0,
+            ip_tags: annotations.text(keys::PIP_IP_TAGS.row).map(keys::pairs_of_ip_tags),
+            tags: tags::parse(annotations.text(keys::PIP_TAGS.row).unwrap_or_default()).0,
             dns_label: annotations.readable(&keys::DNS_LABEL),
         },
     })

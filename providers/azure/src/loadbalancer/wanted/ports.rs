@@ -100,11 +100,6 @@ pub(super) fn ports(
             false => builder.each_port(*family, &mut ports)?,
         }
     }
-    if asks_ha && !has_ha {
-        let text =
-            format!("{} has no effect on an external load balancer: each port gets a rule", keys::HA_PORTS.row.key);
-        ports.remarks.push(("HighAvailabilityPortsIgnored", text));
-    }
     Ok(ports)
 }
 
@@ -270,7 +265,11 @@ impl Builder<'_> {
         }
         let path = (protocol != "Tcp").then(|| asked.unwrap_or("/").to_owned());
         if path.as_deref() == Some("") {
-            return Err(own.wrong("request-path", "an HTTP probe needs a path; write for example \"/\""));
+            let text = "an HTTP probe needs a path; write for example \"/\"";
+            return Err(match own.probe("request-path") {
+                Some(_) => own.wrong("request-path", text),
+                None => self.annotations.refuse(keys::PROBE_PATH.row, text),
+            });
         }
         let (interval, count) = self.timing(port.port)?;
         Ok(Some(Probe { name: name.to_owned(), protocol, port: probed, interval, count, path }))

@@ -88,6 +88,105 @@ fn interval_times_number_is_less_than_120() {
     assert!(of("20", "5").is_ok());
 }
 
+/// Values that are wrong whatever the cloud has, on an external Service with the port 80, by key.
+const WARNED: &[(&str, &str)] = &[
+    ("azure-load-balancer-internal", "maybe"),
+    ("azure-pip-ip-tags", "RoutingPreference"),
+    ("azure-pip-ip-tags", "a=b, c=d=e"),
+    ("azure-pip-tags", "a=b=c"),
+    ("azure-pip-tags", "d=e,team"),
+    ("azure-allowed-destination-ip-ranges", "10.0.0.1/8"),
+    ("azure-allowed-ip-ranges", "10.0.0.1/8"),
+    ("load-balancer-source-ranges", "10.0.0.1/8"),
+    ("azure-deny-all-except-load-balancer-source-ranges", "maybe"),
+    ("azure-disable-load-balancer-nsg-rule", "maybe"),
+    ("azure-load-balancer-enable-high-availability-ports", "true"),
+    ("azure-load-balancer-disable-tcp-reset", "maybe"),
+    ("azure-disable-load-balancer-floating-ip", "maybe"),
+    ("azure-load-balancer-health-probe-protocol", "foo"),
+    ("azure-pls-create", "maybe"),
+    ("azure-pls-proxy-protocol", "maybe"),
+    ("port_80_no_lb_rule", "maybe"),
+    ("port_80_no_probe_rule", "1"),
+    ("port_80_health-probe_protocol", "foo"),
+    ("port_80_health-probe_path", "/"),
+    ("port_99_no_lb_rule", "true"),
+];
+const REFUSED: &[(&str, &str)] = &[
+    ("azure-load-balancer-ipv4", "10.0.0.300"),
+    ("azure-load-balancer-ipv6", "fd00::x"),
+    ("azure-pip-prefix-id", "none"),
+    ("azure-pip-prefix-id-ipv6", "none"),
+    ("azure-additional-public-ips", "203.0.113.300"),
+    ("azure-load-balancer-tcp-idle-timeout", "3"),
+    ("azure-load-balancer-health-probe-interval", "4"),
+    ("azure-load-balancer-health-probe-num-of-probe", "1"),
+    ("azure-load-balancer-health-probe-request-path", ""),
+    ("azure-pls-ip-configuration-ip-address-count", "9"),
+    ("azure-pls-ip-configuration-ip-address", "10.0.0.400"),
+    ("azure-pls-auto-approval", "sub-b"),
+    ("port_80_health-probe_port", "none"),
+    ("port_80_health-probe_interval", "4"),
+    ("port_80_health-probe_num-of-probe", "1"),
+    ("port_80_health-probe_request-path", ""),
+];
+/// Whether they are wrong, the cloud says, or nobody: they are ignored.
+const ANY_TEXT: &[&str] = &[
+    "azure-load-balancer-internal-subnet",
+    "azure-load-balancer-mode",
+    "azure-load-balancer-configurations",
+    "azure-load-balancer-resource-group",
+    "azure-pip-name",
+    "azure-pip-name-ipv6",
+    "azure-dns-label-name",
+    "azure-allowed-service-tags",
+    "azure-pls-name",
+    "azure-pls-resource-group",
+    "azure-pls-ip-configuration-subnet",
+    "azure-pls-fqdns",
+    "azure-pls-visibility",
+    "azure-shared-securityrule",
+];
+
+fn has_fix(text: &str) -> bool {
+    ["write ", "correct ", "remove it", "add "].iter().any(|word| text.contains(word))
+}
+
+#[test]
+fn each_wrong_value_has_one_finding_with_key_value_and_fix() {
+    for (key, value) in WARNED {
+        let found = ensure(&env(), &service(&[(key, value)], json!({}))).unwrap().findings;
+        let [one] = &found[..] else { panic!("{key}: {found:?}") };
+        let text = one.to_string();
+        let wrong = value.split(',').next_back().unwrap().trim();
+        assert!(text.contains(key) && text.contains(wrong) && has_fix(&text), "{text}");
+    }
+    let dual = json!({"ipFamilies": ["IPv4", "IPv6"]});
+    for (key, value) in REFUSED {
+        let link = [(INTERNAL, "true"), ("azure-pls-create", "true"), ("azure-pls-visibility", "sub-a")];
+        let http = [("azure-load-balancer-health-probe-protocol", "http")];
+        let around = if key.starts_with("azure-pls-") { &link[..] } else { &http };
+        let text = refusal(&[around, &[(key, value)]].concat(), dual.clone());
+        assert!(text.contains(key) && text.contains(value) && has_fix(&text), "{text}");
+    }
+}
+
+#[test]
+fn each_annotation_is_wrong_here_or_only_in_the_cloud() {
+    let wrong = WARNED.iter().chain(REFUSED).map(|(key, _)| *key).chain(ANY_TEXT.iter().copied());
+    let known: std::collections::BTreeSet<String> = wrong.map(|key| format!("{}{key}", keys::DOMAIN)).collect();
+    let missing: Vec<&str> = keys::TABLE.rows.iter().map(|row| row.key).filter(|key| !known.contains(*key)).collect();
+    assert_eq!(missing, [] as [&str; 0]);
+}
+
+#[test]
+fn what_is_left_out_of_tags_leaves_the_others() {
+    let given = [("azure-pip-tags", "a=b=c,d=e"), ("azure-pip-ip-tags", "RoutingPreference, x=y")];
+    let ip = settings(&given, json!({})).public_ip;
+    assert_eq!(ip.tags, [("d".to_owned(), "e".to_owned())].into());
+    assert_eq!(ip.ip_tags, Some(vec![("x".to_owned(), "y".to_owned())]));
+}
+
 #[test]
 fn a_wrong_value_that_nothing_reads_is_a_warning() {
     let shared = Env { shared_probe: Some((10256, "/healthz".into())), ..env() };
@@ -160,7 +259,7 @@ fn high_availability_ports_are_one_rule_on_an_internal_load_balancer_only() {
     assert!(rule.name.ends_with("-TCP-80") && rule.probe.as_deref() == Some(&*rule.name), "{rule:?}");
     let external = ensure(&env(), &service(&[ha], json!({}))).unwrap();
     assert_eq!(external.settings.unwrap().rules[0].protocol, "Tcp");
-    assert!(external.findings.iter().any(|finding| finding.key == "HighAvailabilityPortsIgnored"));
+    assert_eq!(external.findings.iter().map(|found| &*found.key).collect::<Vec<_>>(), [keys::HA_PORTS.row.key]);
 }
 
 #[test]
