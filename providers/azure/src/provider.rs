@@ -256,7 +256,6 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         balancer_name: balancing.name.clone(),
         is_standard: balancing.is_standard,
         pools: balancing.pools,
-        migrates: balancing.migrate_api,
         preconfigured: balancing.preconfigured,
         excludes_masters: balancing.exclude_masters,
         disables_outbound_snat: balancing.disable_outbound_snat,

@@ -39,9 +39,6 @@ pub(crate) struct Env {
     pub(crate) balancer_name: String,
     pub(crate) is_standard: bool,
     pub(crate) pools: PoolKind,
-    /// `enableMigrateToIPBasedBackendPoolAPI`
-    #[serde(default)]
-    pub(crate) migrates: bool,
     /// The load balancers whose members others manage.
     pub(crate) preconfigured: Preconfigured,
     /// `excludeMasterFromStandardLB`

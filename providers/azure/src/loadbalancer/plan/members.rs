@@ -187,7 +187,8 @@ impl Planner<'_> {
                 .iter()
                 .all(|it| json::property(it, "ipAddress").is_empty())
         {
-            return self.migrate(change, id, owner);
+            self.migrate(change, id, owner);
+            return Ok(());
         }
         let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
         // Those that come from other load balancers leave them in the next call.
@@ -282,14 +283,7 @@ impl Planner<'_> {
     }
 
     /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
-    fn migrate(&mut self, change: &BalancerChange, pool: &ArmId, owner: usize) -> Result<(), ProviderError> {
-        if !self.env.migrates {
-            return Err(refused(format!(
-                "the members of the pool {} are interfaces: set enableMigrateToIPBasedBackendPoolAPI to change them to addresses, or \
-                 loadBalancerBackendPoolConfigurationType to \"nodeIPConfiguration\"",
-                pool.name()
-            )));
-        }
+    fn migrate(&mut self, change: &BalancerChange, pool: &ArmId, owner: usize) {
         let text = "its members are interfaces, and are to be addresses";
         let summary = summary(Verb::Update, "LoadBalancer", &change.id, text, Risk::Brief);
         let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()] };
@@ -298,7 +292,6 @@ impl Planner<'_> {
         let step = Step::new(write, summary, Items::one(place), part).after(after);
         self.steps
             .push(step.needs(&[]).stage(JOINS + u32::from(!pool.name().eq_ignore_ascii_case(&self.wanted.cluster))));
-        Ok(())
     }
 
     /// The interfaces in a pool.

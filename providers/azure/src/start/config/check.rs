@@ -56,7 +56,6 @@ impl Default for Balancing {
             exclude_masters: true,
             disable_outbound_snat: false,
             pools: PoolKind::default(),
-            migrate_api: false,
             several: Vec::new(),
             shared_probe: false,
             shared_probe_port: 10256,

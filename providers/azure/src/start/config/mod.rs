@@ -128,7 +128,6 @@ pub(crate) struct Balancing {
     pub(crate) exclude_masters: bool,
     pub(crate) disable_outbound_snat: bool,
     pub(crate) pools: PoolKind,
-    pub(crate) migrate_api: bool,
     pub(crate) several: Vec<BalancerConfig>,
     pub(crate) shared_probe: bool,
     pub(crate) shared_probe_port: u16,

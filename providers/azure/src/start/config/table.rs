@@ -159,7 +159,7 @@ keys! {
     "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
     "maximumLoadBalancerRuleCount" INTEGER, "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
-    "enableMigrateToIPBasedBackendPoolAPI" Flag(|c| &mut c.balancing.migrate_api), "false", "Pools change to addresses by Azure's own operation.";
+    "enableMigrateToIPBasedBackendPoolAPI" FLAG, "false", "Without effect: pools always change to addresses by Azure's own operation, in which they are never empty.";
     "putVMSSVMBatchSize" INTEGER, "0", "Without effect: up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
     "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers. The program then needs the permission to list and watch EndpointSlices, and with `serviceNamespaceSelector` also Namespaces.";
     "loadBalancerBackendPoolUpdateIntervalInSeconds" INTEGER, "2", "Without effect: members are written as soon as nodes or endpoints change.";

@@ -194,7 +194,7 @@ async fn a_pool_migrates_from_interfaces_to_addresses() {
     let mut scene = Scene::new("", 2).await;
     scene.service("web", &[], port(80));
     scene.ensure(&["web"]).await;
-    scene.reconfigure(&format!("{BY_ADDRESS}enableMigrateToIPBasedBackendPoolAPI: true\n")).await;
+    scene.reconfigure(BY_ADDRESS).await;
     scene.ensure(&["web"]).await;
     scene.ensure(&["web"]).await;
     let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();

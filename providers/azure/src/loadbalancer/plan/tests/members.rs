@@ -308,10 +308,6 @@ fn a_pool_of_interfaces_becomes_one_of_addresses_by_one_call() {
     let mut world = with_interfaces();
     world.service("web", &[], json!({})).settle(&[]);
     world.env.pools = PoolKind::Addresses;
-    let errors = world.pass(&[]);
-    assert!(errors["web"].contains("enableMigrateToIPBasedBackendPoolAPI"), "{}", errors["web"]);
-    assert_eq!(world.count("update LoadBalancer"), 0);
-    world.env.migrates = true;
     assert_eq!(world.pass(&[]), BTreeMap::new());
     assert_eq!(world.writes, ["update LoadBalancer kubernetes"]);
     world.settle(&[]);
