@@ -92,6 +92,7 @@ async fn balancers(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
             .as_ref()
             .is_none_or(|places| places.iter().any(|(name, nodes)| same(name, plain) && nodes.contains(&*node.name)))
     };
+    let has_none = |plain: &str| places.iter().flatten().any(|(name, nodes)| same(name, plain) && nodes.is_empty());
     let host = own.values().next();
     let of = |balancer: &serde_json::Value| {
         let name = json::name(balancer);
@@ -109,6 +110,10 @@ async fn balancers(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
             (true, false) => {
                 Some(Fact::waiting(about, "the node is not a member yet: the next sync adds it if it is eligible"))
             }
+            (false, true) if has_none(plain) => Some(Fact::good(
+                about,
+                "the node is a member: none belongs to this load balancer, which keeps all that it has",
+            )),
             (false, true) => {
                 Some(Fact::waiting(about, "the node is a member and belongs to another one: the next sync moves it"))
             }

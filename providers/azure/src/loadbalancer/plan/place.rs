@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::ProviderError;
+use ccm_provider::{ProviderError, ServiceAction};
 use serde_json::Value;
 
 use super::super::claim;
@@ -222,7 +222,27 @@ impl Planner<'_> {
             );
             self.findings.extend(item.map(|item| item.finding(UNPLACED, text)));
         }
+        // What cannot be read may be its nodes.
+        if !hosts.is_empty() && !hosts.values().any(|host| self.is_unread(host)) {
+            self.report_empty(&places);
+        }
         Some(places)
+    }
+
+    /// Reports load balancers to which no node belongs, to the Services on them.
+    fn report_empty(&mut self, places: &Places) {
+        let empty = self.env.several.iter().filter(|one| places.get(&one.name).is_some_and(BTreeSet::is_empty));
+        for one in empty {
+            let text = format!(
+                "no node belongs to the load balancer {}, which keeps its members, or gets all nodes if it has none: correct its \
+                 primaryVMSet or nodeSelector in {KEY}, or move its Services",
+                one.name
+            );
+            let on_it =
+                self.wanted.items.values().filter(|item| item.action != ServiceAction::Delete && self.holds(one, item));
+            let found: Vec<_> = on_it.map(|item| item.finding(UNPLACED, text.clone())).collect();
+            self.findings.extend(found);
+        }
     }
 
     /// Whether the set of a node is not known.

@@ -65,6 +65,27 @@ async fn each_node_is_behind_one_load_balancer_also_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_balancer_to_which_no_node_belongs_gets_all_with_a_warning() {
+    let mut scene = Scene::new(&SEVERAL.replace("none", "pool"), 2).await;
+    let names = ["web0", "web1"];
+    for (number, name) in (0_u16..).zip(names) {
+        scene.service(name, &[], port(80 + number));
+    }
+    scene.ensure(&names).await;
+    assert_eq!((members(&scene, "kubernetes"), members(&scene, "second")), (addresses(&scene), addresses(&scene)));
+    let events = scene.bed.cluster.take_events();
+    let begin = "FailedToFindLoadBalancerForNode: no node belongs to the load balancer second";
+    assert!(events.len() == 1 && events[0].starts_with(begin), "{events:?}");
+    let facts = scene.provider.inspect().unwrap().explain_node(CLUSTER, &scene.nodes[0]).await.unwrap();
+    let text = |about: &str| facts.iter().find(|fact| fact.about == about).unwrap().text.to_string();
+    assert_eq!(text("load balancer kubernetes"), "the node is a member: pool is its primaryVMSet");
+    assert!(text("load balancer second").contains("none belongs to this load balancer"), "{facts:?}");
+    let mark = scene.mark();
+    scene.ensure(&names).await;
+    assert_eq!((scene.writes(mark), scene.bed.cluster.take_events()), (BTreeMap::new(), Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_joins_its_new_load_balancer_before_it_leaves_the_old_one() {
     let selecting = format!("{SEVERAL}  nodeSelector:\n    matchLabels:\n      pool: b\n");
     let mut scene = Scene::new(&selecting, 4).await;
