@@ -1,7 +1,7 @@
 //! What keeps a load balancer from being written or deleted: objects in the state Failed are written once more as they
 //! are, and models of scale sets that still name it are written without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -26,8 +26,9 @@ const REFUSAL: &str = "Cannot proceed with operation because resource ";
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     last: Mutex<BTreeMap<ArmId, Instant>>,
-    /// The models of scale sets are written one after the other.
-    detaching: tokio::sync::Mutex<()>,
+    /// The models of scale sets are written one after the other. Those written for another load balancer, with those that
+    /// they do not name any more since.
+    detached: tokio::sync::Mutex<BTreeSet<(ArmId, ArmId)>>,
 }
 
 /// The object that an error names as not provisioned.
@@ -60,18 +61,34 @@ impl Repairs {
         repairs.insert(id.clone(), Instant::now()).is_none()
     }
 
-    /// Writes the model of a scale set without the pools of a load balancer, if it names any; whether that succeeded.
-    pub(super) async fn detach(&self, client: &Client, set: &ArmId, balancer: &ArmId) -> bool {
-        let _turn = self.detaching.lock().await;
+    /// Writes the model of a scale set without the pools of a load balancer and of all others that go, if it names any;
+    /// whether that succeeded, also for another one.
+    pub(super) async fn detach(
+        &self,
+        client: &Client,
+        set: &ArmId,
+        balancer: &ArmId,
+        going: impl Iterator<Item = ArmId>,
+    ) -> bool {
+        let mut detached = self.detached.lock().await;
+        if detached.remove(&(set.clone(), balancer.clone())) {
+            return true;
+        }
+        let others: BTreeSet<ArmId> = going.filter(|other| other != balancer).collect();
         let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
-        let is_own = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer);
+        let is_own = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer || others.contains(&parent));
         let remove = pools_of_model(&before).filter(is_own).collect();
         let pools = Pools { remove, ..Pools::default() };
         let change = ModelChange { id: set.clone(), before, pools, zone: None };
         let Some(body) = change.body() else { return false };
         tracing::info!(%set, %balancer, "the model of a scale set names a load balancer that is deleted: it is written without it");
         let written = client.finish(&Write::put(VMSS_PUT, set.clone(), body), LIMIT).await;
-        written.inspect_err(|error| tracing::warn!(%set, %error, "the model still names the load balancer")).is_ok()
+        let written =
+            written.inspect_err(|error| tracing::warn!(%set, %error, "the model still names the load balancer"));
+        if written.is_ok() {
+            detached.extend(others.into_iter().map(|other| (set.clone(), other)));
+        }
+        written.is_ok()
     }
 
     /// Writes an object again if it has failed; whether that succeeded.

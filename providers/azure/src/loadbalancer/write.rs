@@ -163,7 +163,10 @@ impl Writer<'_> {
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
             }
-            Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
+            Write::DeleteBalancer(id) => {
+                made.lock().going.insert(id.clone());
+                client::Write::bare(LB_DELETE, id.clone())
+            }
             Write::Security(change) => return self.security(change, made).await,
             // Without the address of any Service that needs it, it was not made.
             Write::Pool(change) if change.is_new() && !made.lock().pools.contains(&change.id.folded()) => {
@@ -300,7 +303,7 @@ impl Writer<'_> {
                 if let Write::Model(change) = write {
                     self.reads.model_is_due(&change.id);
                 }
-                if self.repaired(write, &error.message).await {
+                if self.repaired(write, &error.message, made).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
                 Err(self.explained(Shares::of(write), error.into()))
@@ -337,12 +340,13 @@ impl Writer<'_> {
     }
 
     /// Whether what an error names is not in the way any more.
-    async fn repaired(&self, write: &Write, message: &str) -> bool {
+    async fn repaired(&self, write: &Write, message: &str, made: &Made) -> bool {
         match (repair::neighbor(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
             (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
-                self.repairs.detach(self.client, &set, id).await
+                let going = made.lock().going.clone();
+                self.repairs.detach(self.client, &set, id, going.into_iter()).await
             }
             _ => false,
         }
