@@ -39,10 +39,6 @@ use self::lane::{End, Lane};
 pub use self::metrics::{BUCKETS, CallDefs, CallMetrics, Observer};
 use crate::lock::lock;
 
-/// Maximum number of attempts of an operation.
-const ATTEMPTS: u32 = 3;
-/// The first pause after no answer; doubles with each further attempt.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// The deadline of an operation with all its attempts and pauses, unless the caller sets another. Each page of a list
 /// is a separate operation.
@@ -102,6 +98,29 @@ pub struct Budget {
     pub pace: Pace,
 }
 
+/// The attempts of an operation, and the pauses between them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retries {
+    /// Maximum number of attempts.
+    pub attempts: u32,
+    /// The first pause after no answer.
+    pub first_pause: Duration,
+    /// The factor by which each further pause is longer.
+    pub factor: f64,
+    /// Each pause is multiplied by a random number between these two.
+    pub spread: (f64, f64),
+    /// After this time no answer is final. A read that many share ends after a minute ([`crate::Cached`]), and with it the
+    /// error of the cloud would be lost.
+    pub within: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        let first_pause = Duration::from_millis(200);
+        Self { attempts: 3, first_pause, factor: 2.0, spread: (0.5, 1.0), within: Duration::from_secs(3600) }
+    }
+}
+
 /// The priority of waiting calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Priority {
@@ -140,7 +159,7 @@ pub struct Caller<O> {
     observer: Arc<dyn Observer<O>>,
     rng: Arc<Mutex<StdRng>>,
     seed: u64,
-    attempts: u32,
+    retries: Retries,
     deadline: Duration,
     unlimited: bool,
 }
@@ -160,7 +179,7 @@ impl<O: Operation> Caller<O> {
             observer,
             rng: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))),
             seed,
-            attempts: ATTEMPTS,
+            retries: Retries::default(),
             deadline: DEADLINE,
             unlimited: false,
         }
@@ -178,10 +197,16 @@ impl<O: Operation> Caller<O> {
         Self { deadline, ..self }
     }
 
+    /// Sets the retries of all operations.
+    #[must_use]
+    pub fn retries(self, retries: Retries) -> Self {
+        Self { retries, ..self }
+    }
+
     /// Disables retries, for tests.
     #[must_use]
     pub fn once(self) -> Self {
-        Self { attempts: 1, ..self }
+        self.retries(Retries { attempts: 1, ..Retries::default() })
     }
 
     /// A caller for another account, with budgets of its own; it shares everything else.
@@ -255,7 +280,9 @@ impl<O: Operation> Caller<O> {
     {
         let lane = self.lane(operation.budget());
         let priority = PRIORITY.try_with(|priority| *priority).unwrap_or(Priority::User);
-        let deadline = Instant::now() + self.deadline;
+        let began = Instant::now();
+        let deadline = began + self.deadline;
+        let last_retry = deadline.min(began + self.retries.within);
         let mut attempt = 1;
         loop {
             let queued = Instant::now();
@@ -279,11 +306,13 @@ impl<O: Operation> Caller<O> {
                 Err(error) => error,
                 Ok(answer) => return Ok(answer),
             };
-            if attempt == self.attempts || !may_retry(&lane, &error) {
+            if attempt >= self.retries.attempts || !may_retry(&lane, &error) {
                 return Err(with_delay(error, &lane));
             }
             let pause = self.pause(&error, attempt);
-            if Instant::now() + pause >= deadline {
+            // A throttled operation pauses with its budget.
+            let end = if pause.is_zero() { deadline } else { last_retry };
+            if Instant::now() + pause >= end {
                 return Err(with_delay(error, &lane));
             }
             tokio::time::sleep(pause).await;
@@ -307,9 +336,11 @@ impl<O: Operation> Caller<O> {
         if matches!(error.kind, ErrorKind::Throttled { .. }) {
             return Duration::ZERO;
         }
-        let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
-        let mut rng = lock(&self.rng);
-        longest.mul_f64(rng.random_range(0.5..=1.0))
+        let Retries { first_pause, factor, spread: (least, most), .. } = self.retries;
+        let growth = factor.powi(i32::try_from(attempt - 1).unwrap_or(i32::MAX));
+        let spread = lock(&self.rng).random_range(least..=most);
+        let seconds = first_pause.as_secs_f64() * growth * spread;
+        Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64()))
     }
 
     fn held_back(&self, operation: O, lane: &Lane) -> CallError<O> {

@@ -169,8 +169,12 @@ impl Cloud {
 
 /// Fails with each of these in turn, then succeeds.
 async fn after(failures: &[Failure], operation: Op) -> (Result<(), CallError<Op>>, usize) {
+    after_by(&leading(), failures, operation).await
+}
+
+async fn after_by(caller: &Caller<Op>, failures: &[Failure], operation: Op) -> (Result<(), CallError<Op>>, usize) {
     let sent = AtomicUsize::new(0);
-    let answer = leading()
+    let answer = caller
         .call(operation, || {
             let failure = failures.get(sent.fetch_add(1, Ordering::Relaxed)).cloned();
             async move { failure.map_or(Ok(()), Err) }
@@ -186,6 +190,22 @@ async fn what_is_repeatable_is_sent_three_times_at_most() {
         assert_eq!(after(&[lost.clone(), lost.clone()], operation).await, (Ok(()), 3));
         let (answer, sent) = after(&vec![lost; 9], operation).await;
         assert_eq!((answer.map_err(|error| error.kind), sent), (Err(ErrorKind::NoAnswer), 3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_and_pauses_can_be_set_and_end_before_a_shared_read_does() {
+    let lost = vec![failed(Cause::NoAnswer); 99];
+    let seconds = |first_pause| Duration::from_secs(first_pause);
+    for (attempts, first_pause, factor, expected) in
+        [(5, seconds(1), 1.5, (5, 8_125)), (99, seconds(10), 1.0, (5, 40_000)), (3, seconds(300), 1.0, (3, 40_000))]
+    {
+        let (spread, within) = ((1.0, 1.0), seconds(45));
+        let caller = leading().retries(Retries { attempts, first_pause, factor, spread, within });
+        let start = Instant::now();
+        let (answer, sent) = after_by(&caller, &lost, ListBalancers).await;
+        assert_eq!(answer.map_err(|error| error.kind), Err(ErrorKind::NoAnswer));
+        assert_eq!((sent, start.elapsed().as_millis()), expected);
     }
 }
 
