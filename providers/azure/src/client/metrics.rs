@@ -75,7 +75,11 @@ static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_azure_api", "Azure");
 
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
-    let requests = "Every operation has its `request`; a write and its wait are counted apart.";
+    let requests = "Every operation has its `request`; a write and its wait are counted apart. Of the work on a Service or route, \
+                    `cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`, \
+                    `services_ensure_loadbalancer_deleted`, `routes_create_route` and `routes_delete_route`, not its parts, which \
+                    Services share here: `services_vmss_*`, `services_vmssflex_*`, `services_vmas_*`, \
+                    `services_ensure_privatelinkservice*`, `services_migrate_to_*` and `services_local_update_backend_pool`.";
     CALLS.page("azure", requests, Metrics::DEFS.iter().copied())
 }
 
@@ -117,16 +121,22 @@ impl Metrics {
         if let Some(error) = error {
             let code = if error.code.is_empty() { error.outcome() } else { &*error.code };
             self.errors.with_label_values(&[request, &*group, place.subscription, "", code]).inc();
-            if matches!(error.kind, call::ErrorKind::Throttled { .. }) {
-                self.throttled.with_label_values(labels).inc();
-                self.arm_throttled.with_label_values(arm).inc();
-            } else {
+            if !matches!(error.kind, call::ErrorKind::Throttled { .. }) {
                 let status = error.status.map(|status| status.to_string()).unwrap_or_default();
                 let [subscription, group, resource, method] = *arm;
                 let labels = &[subscription, group, resource, method, &*status, &*error.code];
                 self.arm_errors.with_label_values(labels).inc();
             }
         }
+    }
+
+    /// Records an answer that asks for fewer calls. The request may yet succeed.
+    pub(super) fn throttled(&self, operation: Operation, place: Place<'_>) {
+        let group = place.group.to_ascii_lowercase();
+        let labels = &[call::Operation::name(&operation), &*group, place.subscription, ""];
+        self.throttled.with_label_values(labels).inc();
+        let arm = &[place.subscription, &*group, operation.resource.arm, operation.verb.arm()];
+        self.arm_throttled.with_label_values(arm).inc();
     }
 
     /// Records a call that the configured rate limit has held back.

@@ -435,7 +435,11 @@ impl Client {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let answer = session.send(operation, message).await?;
+        let answer = session.send(operation, message).await.inspect_err(|failure| {
+            if matches!(ApiError::new(operation, failure.clone()).kind, ErrorKind::Throttled { .. }) {
+                metrics.throttled(operation, place);
+            }
+        })?;
         for (budget, calls) in remaining.note(place.subscription, kind, &answer.headers) {
             metrics.remains(place.subscription, &budget, calls);
         }

@@ -23,7 +23,7 @@ mod life;
 mod lives;
 mod many;
 mod others;
-mod pace;
+pub(crate) mod pace;
 mod recorded;
 mod replaced;
 mod several;

@@ -13,7 +13,7 @@ use super::*;
 const TIMES: u32 = 20;
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 
-async fn haste(cloud: &Azure) -> Infallible {
+pub(crate) async fn haste(cloud: &Azure) -> Infallible {
     const TICK: Duration = Duration::from_millis(5);
     loop {
         tokio::time::sleep(TICK).await;
@@ -124,4 +124,10 @@ async fn a_throttled_class_is_left_alone_as_long_as_asked_and_others_go_on() {
     assert!(!during.iter().any(|call| is_write(&call.1)), "{during:#?}");
     assert!(during.iter().any(|call| call.1 == "loadBalancers.list"), "reads go on: {during:#?}");
     assert!(calls.iter().any(|call| call.1 == "loadBalancers.put" && call.3 < 300), "{calls:#?}");
+    // The write has succeeded; its throttled answer counts.
+    let metrics = scene.provider.metrics().unwrap();
+    let upstream = [("request", "load_balancers_create_or_update"), ("resource_group", "rg")];
+    assert_eq!(metrics.value("cloudprovider_azure_api_request_throttled_count", &upstream), Some(1.0));
+    let arm = [("resource", "LoadBalancer"), ("method", "create_or_update"), ("resource_group", "rg")];
+    assert_eq!(metrics.value("arm_request_throttle_counter_total", &arm), Some(1.0));
 }
