@@ -1,18 +1,24 @@
 //! The login: every kind of identity, and what goes wrong.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ccm_cloudsim::azure::{Application, Options};
-use ccm_provider::Aspects;
+use ccm_provider::{Aspects, CloudProvider};
 
-use crate::bed::{Bed, node};
+use crate::bed::{Bed, node, pass};
 
 /// Whether the provider of this configuration can read machines.
 async fn works(bed: &Bed, config: String) -> Result<(), String> {
     let provider = bed.build(config).await.map_err(|error| error.to_string())?;
+    reads(bed, &provider).await
+}
+
+/// Whether the provider can read machines.
+async fn reads(bed: &Bed, provider: &Arc<dyn CloudProvider>) -> Result<(), String> {
     provider.initialize(bed.cluster.context("kubernetes")).await.map_err(|error| error.to_string())?;
     let answers = provider.instances().unwrap().lookup(&[node("vm", "")], Aspects::METADATA).await;
     match &answers[0] {
@@ -49,11 +55,12 @@ async fn a_federated_token_is_read_again_for_each_login() {
     let bed = bed();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
-    bed.cloud.world(|world| {
-        let application = Application { tenants: BTreeSet::from(["tenant".to_owned()]), ..Application::default() };
-        let federated = BTreeSet::from(["second".to_owned()]);
-        world.identities.applications.insert("workload".to_owned(), Application { federated, ..application });
-    });
+    let trust = |token: &str| {
+        let tenants = BTreeSet::from(["tenant".to_owned()]);
+        let federated = BTreeSet::from([token.to_owned()]);
+        let application = Application { tenants, federated, ..Application::default() };
+        bed.cloud.world(|world| world.identities.applications.insert("workload".to_owned(), application));
+    };
     let config = || {
         let file = path.display();
         let place = bed.place();
@@ -61,12 +68,41 @@ async fn a_federated_token_is_read_again_for_each_login() {
             "{place}aadClientId: workload\nuseFederatedWorkloadIdentityExtension: true\naadFederatedTokenFile: {file}\n"
         )
     };
+    trust("first");
     assert!(works(&bed, config()).await.unwrap_err().contains("aadFederatedTokenFile"));
     works(&bed, bed.config("aadFederatedTokenFile: /none\n")).await.unwrap();
-    std::fs::write(&path, "first\n").unwrap();
+    std::fs::write(&path, "other\n").unwrap();
     assert!(works(&bed, config()).await.unwrap_err().contains("no token"));
+    std::fs::write(&path, "first\n").unwrap();
+    let provider = bed.build(config()).await.unwrap();
+    // The issuer replaces its token while the program runs.
+    trust("second");
     std::fs::write(&path, "second\n").unwrap();
-    works(&bed, config()).await.unwrap();
+    bed.cloud.expire_tokens();
+    reads(&bed, &provider).await.unwrap();
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_secret_that_expires_or_is_replaced_is_named_until_the_configuration_has_the_new_one() {
+    let bed = bed();
+    let secrets = |name: &str, expiry: Option<jiff::Timestamp>| {
+        bed.cloud.world(|world| {
+            world.identities.applications.get_mut("client").unwrap().secrets = [(name.to_owned(), expiry)].into();
+        });
+        bed.cloud.expire_tokens();
+    };
+    let provider = bed.build(bed.config("")).await.unwrap();
+    secrets("secret", Some(jiff::Timestamp::UNIX_EPOCH));
+    let error = reads(&bed, &provider).await.unwrap_err();
+    assert!(error.contains("the client secret has expired: create a new one and set aadClientSecret"), "{error}");
+    secrets("new", None);
+    pass(2).await;
+    let error = reads(&bed, &provider).await.unwrap_err();
+    assert!(error.contains("aadClientSecret is wrong"), "{error}");
+    // As after a reload.
+    works(&bed, bed.config("").replace("aadClientSecret: secret", "aadClientSecret: new")).await.unwrap();
+    bed.is_clean();
 }
 
 #[tokio::test]
