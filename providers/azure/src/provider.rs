@@ -40,7 +40,7 @@ use crate::node::zones::Zones;
 use crate::routes::{self, AzureRoutes};
 use crate::shared::Shared;
 use crate::start::cloud::Cloud;
-use crate::start::config::{Config, Variable};
+use crate::start::config::{Config, Variable, in_words};
 use crate::start::identity::{Connections, METADATA, METADATA_VARIABLE, identities, problems};
 
 /// The timeout of one attempt of a call: lists of large scale sets take a while.
@@ -121,8 +121,7 @@ impl ProviderFactory for Factory {
         refuse("the Azure cloud config names no usable login", &findings)?;
         let connecting = connect(config, variable);
         let limit = |_| ProviderError::deadline("the login at Azure", LOGIN_LIMIT);
-        let (shared, doubts) = tokio::time::timeout(LOGIN_LIMIT, connecting).await.map_err(limit)??;
-        findings.extend(doubts);
+        let shared = tokio::time::timeout(LOGIN_LIMIT, connecting).await.map_err(limit)??;
         log(&findings);
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
@@ -133,7 +132,7 @@ impl ProviderFactory for Factory {
 }
 
 /// Finds the endpoints, and logs in.
-async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<Finding>), ProviderError> {
+async fn connect(config: Config, variable: Variable<'_>) -> Result<Shared, ProviderError> {
     let agent = user_agent(&config.user_agent);
     let settings = http::Settings {
         cloud: "Azure",
@@ -150,7 +149,7 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<
     let http = http::Client::new(&settings).map_err(unusable)?;
     let direct = http::Settings { cloud: "the metadata service", environment: &|_| None, ..settings };
     let direct = http::Client::new(&direct).map_err(unusable)?;
-    let (cloud, doubts) = Cloud::of(&config, &http, variable).await?;
+    let cloud = Cloud::of(&config, &http, variable).await?;
     let metadata = variable(METADATA_VARIABLE).filter(|url| !url.is_empty()).unwrap_or_else(|| METADATA.to_owned());
     let metadata = metadata.trim_end_matches('/').to_owned();
     let identities = identities(&config.identity, &cloud, &Connections { http: http.clone(), direct, metadata })?;
@@ -161,7 +160,15 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<
     }
     let registry = Registry::new();
     let (caller, metrics) = caller(&registry);
-    let limits = RateLimits::new(config.limits.rates());
+    let caller = match config.limits.backoff.retries() {
+        Some(retries) => caller.retries(retries),
+        None => caller,
+    };
+    let rates = config.limits.rates();
+    if !rates.is_empty() {
+        tracing::info!(limits = in_words(&rates), "cloudProviderRateLimit is in force");
+    }
+    let limits = RateLimits::new(rates);
     let least = if config.limits.minimum_retry_after { LEAST_DELAY } else { Duration::ZERO };
     let session = Session::new(http, &cloud.arm, cloud.is_stack, identities);
     let client = Client::new(session, caller, limits, metrics, least);
@@ -170,7 +177,7 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<
         // As in upstream: without them, new load balancers would be in no zone.
         zones.read().await.map_err(|error| ProviderError::from(error).wrap("cannot read the zones of the regions"))?;
     }
-    Ok((Shared { client, cluster: Cluster::default(), registry, config, cloud, zones }, doubts))
+    Ok(Shared { client, cluster: Cluster::default(), registry, config, cloud, zones })
 }
 
 /// The provider while `disableCloudProvider` is set.
@@ -254,7 +261,7 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         subnet: config.subnet_name.clone(),
         link_group: balancing.private_link_resource_group.clone(),
         balancer_name: balancing.name.clone(),
-        is_standard: balancing.is_standard,
+        is_standard: true,
         pools: balancing.pools,
         preconfigured: balancing.preconfigured,
         excludes_masters: balancing.exclude_masters,
@@ -268,9 +275,9 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         is_stack,
         several: several.collect::<Result<_, ProviderError>>()?,
         ages: Ages {
-            balancers: age("loadBalancerCache"),
-            public_ips: age("publicIPCache"),
-            security_group: age("nsgCache"),
+            balancers: age("loadBalancerCacheTTLInSeconds"),
+            public_ips: age("publicIPCacheTTLInSeconds"),
+            security_group: age("nsgCacheTTLInSeconds"),
         },
     })
 }

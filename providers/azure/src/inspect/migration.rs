@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ccm_kit::http::Query;
 use ccm_kit::inspect::migration::{configuration, nodes, services};
-use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _};
+use ccm_provider::{Aspects, Check, Claims, Finding, InstancesV2 as _, Severity};
 
 use super::{Inspector, unchecked};
 use crate::client::id::same;
@@ -12,13 +12,16 @@ use crate::client::is_forbidden;
 use crate::client::operation::{PERMISSIONS_LIST, VM_LIST};
 use crate::loadbalancer::wanted::ports::probes_without_path;
 use crate::permissions::{ROLES, Role, is_granted};
+use crate::start::config::{LimitConfig, in_words};
 
 const PERMISSIONS: &str = "permissions";
 const PROBES: &str = "health-probes";
 
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(azure: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
-    let mut checks = configuration(&azure.findings);
+    let mut findings = azure.findings.clone();
+    findings.extend(differences(&azure.shared.config.limits));
+    let mut checks = configuration(&findings);
     checks.extend(permissions(azure, claims).await);
     checks.push(power_states(azure).await);
     let answers = azure.instances.lookup(&claims.nodes, Aspects::ALL).await;
@@ -27,6 +30,21 @@ pub(super) async fn checks(azure: &Inspector, cluster: &str, claims: &Claims) ->
     checks.extend(services(azure.balancers.cloud(), cluster, claims).await);
     checks.extend(probes(claims));
     checks
+}
+
+/// The keys that the Go program reads and does not pass on to its clients.
+fn differences(limits: &LimitConfig) -> Vec<Finding> {
+    let rates = limits.rates();
+    let limit = (!rates.is_empty()).then(|| {
+        let text =
+            format!("calls wait for their turn; the Go program reads the key without effect. {}", in_words(&rates));
+        Finding::warning("cloudProviderRateLimit", text)
+    });
+    let backoff = limits.backoff.on.then(|| {
+        let text = "sets the retries of all calls; in the Go program, of some loops over nodes";
+        Finding::new(Severity::Info, "cloudProviderBackoff", text)
+    });
+    limit.into_iter().chain(backoff).collect()
 }
 
 /// The actions of each role that the identity lacks in the resource groups of their objects: an error if work that is

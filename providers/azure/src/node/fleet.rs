@@ -175,9 +175,9 @@ impl Ages {
     pub(crate) fn of(config: &Config) -> Self {
         let ttl = |key: &str, seconds| config.ttl(key, Duration::from_secs(seconds));
         Self {
-            sets: ttl("vmssCache", 600),
-            instances: ttl("vmssVirtualMachinesCache", 600),
-            machines: ttl("nonVmssUniformNodesCache", 900),
+            sets: ttl("vmssCacheTTLInSeconds", 600),
+            instances: ttl("vmssVirtualMachinesCacheTTLInSeconds", 600),
+            machines: ttl("nonVmssUniformNodesCacheTTLInSeconds", 900),
         }
     }
 

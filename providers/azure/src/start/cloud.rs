@@ -9,7 +9,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 use http::Request;
 use serde_json::Value;
 
-use super::config::{Config, Variable};
+use super::config::{Config, IdentityConfig, Variable};
 use crate::client::id::same;
 use crate::client::view::text;
 
@@ -50,22 +50,11 @@ impl Cloud {
     }
 
     /// The cloud of a configuration.
-    pub(crate) async fn of(
-        config: &Config,
-        http: &Client,
-        variable: Variable<'_>,
-    ) -> Result<(Self, Vec<Finding>), ProviderError> {
+    pub(crate) async fn of(config: &Config, http: &Client, variable: Variable<'_>) -> Result<Self, ProviderError> {
         let identity = &config.identity;
         let (name, endpoint) = (&*identity.cloud, &*identity.endpoint);
-        let known = Self::built_in(name);
-        let mut findings = Vec::new();
-        if known.is_none() && endpoint.is_empty() && !same(name, STACK) {
-            let message = "unknown; treated as AzurePublicCloud. Other clouds need resourceManagerEndpoint";
-            let finding = Finding::new(Severity::Warning, "cloud", message);
-            findings.push(Finding { value: Some(name.to_owned()), ..finding });
-        }
         let public = || Self::built_in("").unwrap_or_else(|| Self::empty(endpoint));
-        let mut cloud = known.unwrap_or_else(public);
+        let mut cloud = Self::built_in(name).unwrap_or_else(public);
         if !endpoint.is_empty() {
             let answer = discover(endpoint, http).await?;
             cloud.discovered(&answer, name, endpoint);
@@ -79,7 +68,7 @@ impl Cloud {
                 cloud.overridden(&file);
             }
         }
-        Ok((cloud, findings))
+        Ok(cloud)
     }
 
     fn empty(endpoint: &str) -> Self {
@@ -120,6 +109,14 @@ impl Cloud {
     pub(crate) fn scope(&self) -> String {
         format!("{}/.default", self.audience.trim_end_matches('/'))
     }
+}
+
+/// The finding for a name that is that of no cloud.
+pub(crate) fn doubt(identity: &IdentityConfig) -> Option<Finding> {
+    let name = &*identity.cloud;
+    let is_unknown = Cloud::built_in(name).is_none() && identity.endpoint.is_empty() && !same(name, STACK);
+    let message = "unknown; treated as AzurePublicCloud. Other clouds need resourceManagerEndpoint";
+    is_unknown.then(|| Finding::warning("cloud", message).value(name))
 }
 
 fn slashed(url: &str) -> String {

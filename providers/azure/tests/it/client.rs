@@ -6,6 +6,7 @@ use ccm_cloudsim::azure::Options;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, Lookup, NodeRef};
 
+use crate::balancers::pace::haste;
 use crate::balancers::{Scene, port};
 use crate::bed::{Bed, node};
 
@@ -46,6 +47,24 @@ async fn a_throttled_class_waits_and_the_others_go_on() {
     assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(lists(mark), 2, "none before the time has passed");
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_is_retried_as_the_configuration_says() {
+    let retried = "cloudProviderBackoff: true\ncloudProviderBackoffRetries: 4\ncloudProviderBackoffDuration: 1\n";
+    for (more, is_good, sent) in [("", false, 3), (retried, true, 5)] {
+        let bed = Bed::start(Options::default());
+        let provider = bed.process(more).await;
+        let failing = Fault::Status { status: 502, body: String::new() };
+        bed.cloud.fault(Rule::every(failing).on("network", "routeTables.get").window(0, 4));
+        let mark = bed.cloud.mark();
+        let routes = provider.routes().unwrap();
+        tokio::select! {
+            listed = routes.list("kubernetes") => assert_eq!(listed.is_ok(), is_good, "{listed:?}"),
+            never = haste(&bed.cloud) => match never {},
+        }
+        assert_eq!(bed.calls(mark), vec!["routeTables.get"; sent], "{more}");
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,21 @@ async fn an_identity_with_all_rights_has_no_finding() {
 }
 
 #[tokio::test]
+async fn keys_that_act_here_alone_or_nowhere_are_named() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    let keys = "cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 10\ncloudProviderBackoff: true\nputVMSSVMBatchSize: 5\n";
+    let checks = checks_with(&bed, &claims(), keys).await;
+    let of_config = checks.iter().filter(|check| check.check == "cloud-config");
+    let of_config: Vec<_> = of_config.map(|check| (check.severity, &*check.subject, &*check.message)).collect();
+    let [idle, limit, backoff] = of_config[..] else { panic!("{of_config:?}") };
+    assert_eq!((idle.0, idle.1), (Severity::Info, "putVMSSVMBatchSize"));
+    assert_eq!((limit.0, limit.1), (Severity::Warning, "cloudProviderRateLimit"));
+    assert!(limit.2.contains("loadBalancer 10/s (at once 5)"), "{}", limit.2);
+    assert_eq!((backoff.0, backoff.1), (Severity::Info, "cloudProviderBackoff"));
+}
+
+#[tokio::test]
 async fn the_optional_right_on_the_subscription_is_named_and_no_error() {
     let denied = vec!["virtualMachines.listAll".to_owned()];
     let bed = Bed::start(Options { denied, ..Options::default() });

@@ -22,12 +22,13 @@ const AT_ONCE: usize = 20;
 pub fn configuration(findings: &[Finding]) -> Vec<Check> {
     const CHECK: &str = "cloud-config";
     let fix = "correct the file, or leave it if this is intended";
-    let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let checks: Vec<Check> =
-        doubts.map(|finding| Check::warning(CHECK, &*finding.key, &*finding.message, fix)).collect();
-    match checks.is_empty() {
-        true => vec![Check::good(CHECK, "", "every key has the effect that it has in the Go program")],
-        false => checks,
+    let check = |finding: &Finding| match finding.severity {
+        Severity::Info => Check::good(CHECK, &*finding.key, &*finding.message),
+        _ => Check::warning(CHECK, &*finding.key, &*finding.message, fix),
+    };
+    match findings {
+        [] => vec![Check::good(CHECK, "", "no findings")],
+        findings => findings.iter().map(check).collect(),
     }
 }
 

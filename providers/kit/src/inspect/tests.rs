@@ -417,14 +417,17 @@ fn routes_lead_to_the_node_or_elsewhere() {
 }
 
 #[test]
-fn what_the_configuration_means_otherwise_is_a_warning() {
+fn what_the_configuration_means_otherwise_is_a_warning_and_what_it_does_not_mean_a_note() {
     let findings = [
         Finding::new(Severity::Info, "[BlockStorage] x", "unknown"),
         Finding::warning("[LoadBalancer] monitor-delay", "without a unit, read as seconds; write 5s"),
     ];
     let checks = migration::configuration(&findings);
-    assert_eq!((checks.len(), &*checks[0].subject), (1, "[LoadBalancer] monitor-delay"));
-    assert_eq!(migration::configuration(&findings[..1])[0].severity, Severity::Info);
+    let checks: Vec<_> = checks.iter().map(|check| (check.severity, &*check.subject)).collect();
+    let expected = [(Severity::Info, "[BlockStorage] x"), (Severity::Warning, "[LoadBalancer] monitor-delay")];
+    assert_eq!(checks, expected);
+    let [none] = &migration::configuration(&[])[..] else { panic!("one check") };
+    assert_eq!((none.severity, &*none.message), (Severity::Info, "no findings"));
 }
 
 #[test]

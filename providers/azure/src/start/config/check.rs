@@ -7,6 +7,7 @@ use ccm_provider::{Finding, Severity};
 
 use super::{Balancing, Config, PoolKind, Preconfigured, Raw, VmType};
 use crate::client::id::same;
+use crate::start::cloud;
 
 /// The path of the shared probe, as upstream.
 const PROBE_PATH: &str = "/healthz";
@@ -49,7 +50,6 @@ impl Default for Config {
 impl Default for Balancing {
     fn default() -> Self {
         Self {
-            is_standard: true,
             name: String::new(),
             resource_group: String::new(),
             preconfigured: Preconfigured::default(),
@@ -99,6 +99,7 @@ pub(super) fn complete(config: &mut Config) -> Vec<Finding> {
             findings.error(key, "", "needed");
         }
     }
+    findings.0.extend(cloud::doubt(&config.identity));
     machines(config, &mut findings);
     edge_zone(config, &mut findings);
     balancing(config, &mut findings);
@@ -160,10 +161,6 @@ fn machines(config: &mut Config, findings: &mut Findings) {
     if config.not_found_grace < LEAST_GRACE {
         config.not_found_grace = LEAST_GRACE;
     }
-    let kind = config.raw.config_type.clone();
-    if !["", "file", "secret", "merge"].contains(&&*kind) {
-        findings.error("cloudConfigType", &kind, "expected file, secret or merge, in lower case");
-    }
 }
 
 fn balancing(config: &mut Config, findings: &mut Findings) {
@@ -173,16 +170,13 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
         PROBE_PATH.clone_into(&mut balancing.shared_probe_path);
     }
     match &*raw.sku.to_ascii_lowercase() {
-        "" | "standard" => balancing.is_standard = true,
-        "basic" => balancing.is_standard = false,
+        "" | "standard" => {}
         "service" => findings.error("loadBalancerSku", &raw.sku, "the service gateway is not supported; use standard"),
+        // Upstream, everything else is basic.
         _ => {
-            findings.warning("loadBalancerSku", &raw.sku, "unknown; treated as basic. Known are standard and basic");
-            balancing.is_standard = false;
+            let message = "not supported: Azure has retired basic load balancers; upgrade them with Azure's script, and use standard";
+            findings.error("loadBalancerSku", &raw.sku, message);
         }
-    }
-    if balancing.disable_outbound_snat && !balancing.is_standard {
-        findings.error("disableOutboundSNAT", "true", "only with loadBalancerSku standard; remove this key");
     }
     match &*raw.pool_type.to_ascii_lowercase() {
         "" | "nodeipconfiguration" => balancing.pools = PoolKind::Interfaces,
@@ -212,9 +206,6 @@ fn several(config: &Config, findings: &mut Findings) {
     let balancing = &config.balancing;
     if balancing.several.is_empty() {
         return;
-    }
-    if !balancing.is_standard {
-        findings.error(KEY, "", "only with loadBalancerSku standard");
     }
     if balancing.pools == PoolKind::Interfaces {
         findings.error(KEY, "", "needs loadBalancerBackendPoolConfigurationType nodeIP");
@@ -256,13 +247,6 @@ fn unsupported(config: &Config, findings: &mut Findings) {
         let message = "not supported; make a PEM file without a password: \
                        openssl pkcs12 -in cert.pfx -nodes -out cert.pem";
         findings.error("aadClientCertPassword", "", message);
-    }
-    if config.limits.backoff {
-        findings.warning(
-            "cloudProviderBackoff",
-            "true",
-            "without effect: calls are always retried with growing pauses",
-        );
     }
 }
 

@@ -10,6 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ccm_kit::call::Retries;
 use ccm_kit::document::{self, Problems, Value};
 use ccm_kit::gcfg::{Secret, table::refuse};
 use ccm_provider::{Finding, ProviderError, Severity};
@@ -62,7 +63,6 @@ pub(crate) struct Config {
 /// Keys that only the check reads.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Raw {
-    config_type: String,
     vm_type: String,
     sku: String,
     pool_type: String,
@@ -99,12 +99,22 @@ pub(crate) struct IdentityConfig {
 /// Rates and retries.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct LimitConfig {
-    pub(crate) backoff: bool,
+    pub(crate) backoff: BackoffConfig,
     pub(crate) minimum_retry_after: bool,
     /// The keys `cloudProviderRateLimit*`.
     pub(crate) all: RateConfig,
     /// `loadBalancerRateLimit` and similar keys, by their first part.
     pub(crate) single: BTreeMap<String, RateConfig>,
+}
+
+/// The keys `cloudProviderBackoff*`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct BackoffConfig {
+    pub(crate) on: bool,
+    pub(crate) retries: Option<u64>,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) exponent: Option<f64>,
+    pub(crate) jitter: Option<f64>,
 }
 
 /// The keys of a rate limit; those that are absent or 0 are taken from the keys of all types of objects, except `on`.
@@ -120,7 +130,6 @@ pub(crate) struct RateConfig {
 /// The keys for load balancers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Balancing {
-    pub(crate) is_standard: bool,
     /// Empty: the name of the cluster.
     pub(crate) name: String,
     pub(crate) resource_group: String,
@@ -227,12 +236,28 @@ impl Config {
         }
     }
 
-    /// The age up to which data is used: that of a key `*CacheTTLInSeconds`, else `default`.
+    /// The age up to which data is used: that of a key like `vmssCacheTTLInSeconds`, else `default`.
     pub(crate) fn ttl(&self, key: &str, default: Duration) -> Duration {
         if self.disable_api_call_cache {
             return Duration::ZERO;
         }
         self.caches.get(key).filter(|seconds| **seconds > 0).map_or(default, |seconds| Duration::from_secs(*seconds))
+    }
+}
+
+impl BackoffConfig {
+    /// The retries of calls, if they are set. As upstream, 0 is not given. Pauses never get shorter.
+    pub(crate) fn retries(self) -> Option<Retries> {
+        let count = |value: Option<u64>, default| value.filter(|value| *value > 0).unwrap_or(default);
+        let number = |value: Option<f64>, default| value.filter(|value| *value > 0.0).unwrap_or(default);
+        let retries = Retries {
+            attempts: u32::try_from(count(self.retries, 6)).unwrap_or(u32::MAX).saturating_add(1),
+            first_pause: Duration::from_secs(count(self.seconds, 5)),
+            factor: number(self.exponent, 1.5).max(1.0),
+            spread: (1.0, 1.0 + number(self.jitter, 1.0)),
+            within: Duration::from_secs(45),
+        };
+        self.on.then_some(retries)
     }
 }
 
@@ -248,6 +273,16 @@ impl LimitConfig {
         };
         table::LIMITED.iter().filter_map(|key| of(key)).collect()
     }
+}
+
+/// The rates in words: `loadBalancer 1/s (at once 5); …`.
+pub(crate) fn in_words(rates: &BTreeMap<String, Rates>) -> String {
+    let words = |rate: Rate| format!("{}/s (at once {})", rate.per_second, rate.bucket);
+    let line = |(key, rates): (&String, &Rates)| match rates.read == rates.write {
+        true => format!("{key} {}", words(rates.read)),
+        false => format!("{key} {}, writes {}", words(rates.read), words(rates.write)),
+    };
+    rates.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 impl RateConfig {

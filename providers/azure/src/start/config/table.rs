@@ -25,6 +25,10 @@ enum Field {
     Flag(fn(&mut Config) -> &mut bool),
     Seconds(fn(&mut Config) -> &mut Duration),
     Pairs(fn(&mut Config) -> &mut BTreeMap<String, String>),
+    /// The age up to which data is used.
+    Age,
+    /// A key without effect: its type, and whether a value has that type. The text of the key says why.
+    Idle(&'static str, fn(&Value<'_>) -> bool),
     /// One of the keys of the limit of all types of objects.
     Rate(fn(&mut RateConfig, &Value<'_>)),
     /// Any value, read by this function.
@@ -32,8 +36,7 @@ enum Field {
 }
 
 /// The types of objects whose calls have a limit of their own: the first parts of keys.
-pub(super) const LIMITED: [&str; 13] = [
-    "route",
+pub(super) const LIMITED: [&str; 11] = [
     "subnets",
     "interface",
     "routeTable",
@@ -42,13 +45,14 @@ pub(super) const LIMITED: [&str; 13] = [
     "securityGroup",
     "virtualMachine",
     "virtualMachineScaleSet",
-    "availabilitySet",
     "privateLinkService",
     "virtualNetwork",
     "disk",
 ];
 /// Limits of calls that this program does not make.
-const UNLIMITED: [&str; 9] = [
+const UNLIMITED: [&str; 11] = [
+    "route",
+    "availabilitySet",
     "virtualMachineSize",
     "privateEndpoint",
     "privateDNS",
@@ -60,38 +64,18 @@ const UNLIMITED: [&str; 9] = [
     "deployment",
 ];
 const LIMIT: &str = "RateLimit";
-/// The keys of ages up to which data is used, and their defaults.
-pub(super) const CACHES: [(&str, &str); 14] = [
-    ("vmCache", "60"),
-    ("loadBalancerCache", "120"),
-    ("nsgCache", "120"),
-    ("routeTableCache", "120"),
-    ("publicIPCache", "120"),
-    ("plsCache", "120"),
-    ("vmssCache", "600"),
-    ("vmssVirtualMachinesCache", "600"),
-    ("nonVmssUniformNodesCache", "900"),
-    ("availabilitySetsCache", "600"),
-    ("vmssFlexCache", "600"),
-    ("vmssFlexVMCache", "600"),
-    ("availabilitySetNodesCache", "900"),
-    ("vmasCache", "600"),
-];
-const TTL: &str = "TTLInSeconds";
-
+const NO_CALLS: &str = "without effect: there are no such calls";
 macro_rules! keys {
     ($($name:literal $field:expr, $default:literal, $doc:literal;)*) => {
         static KEYS: &[Key] = &[$(Key { name: $name, field: $field, default: $default, doc: $doc }),*];
     };
 }
 
-use Field::{Flag, Other, Pairs, Rate, Seconds, Text};
+use Field::{Age, Flag, Idle, Other, Pairs, Rate, Seconds, Text};
 
-/// Keys without effect, of which only the type is checked.
-const TEXT: Field = Other("string", |_, value, _| _ = value.text());
-const FLAG: Field = Other("boolean", |_, value, _| _ = value.flag());
-const INTEGER: Field = Other("integer", |_, value, _| _ = value.count());
-const NUMBER: Field = Other("number", |_, value, _| _ = number(value));
+const FLAG: Field = Idle("boolean", |value| value.flag().is_some());
+const INTEGER: Field = Idle("integer", |value| value.count().is_some());
+const TEXT: Field = Idle("string", |value| value.text().is_some());
 
 keys! {
     "cloud" Text(|c| &mut c.identity.cloud), "AzurePublicCloud", "The cloud: `AzurePublicCloud`, `AzureChinaCloud`, `AzureUSGovernmentCloud`, or the name in the answer of `resourceManagerEndpoint`. `AzureStackCloud` has API versions of its own and no zones.";
@@ -114,17 +98,17 @@ keys! {
     "auxiliaryTokenProvider" Other("map", |c, _, _| c.raw.auxiliary = true), "", "Refused: a second tenant needs a client secret or certificate.";
     "userAgent" Text(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
     "enableMinimumRetryAfter" Flag(|c| &mut c.limits.minimum_retry_after), "false", "Operations are looked at every 5 s at most.";
-    "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff), "false", "Without effect: calls are always retried, twice at most, with growing pauses.";
-    "cloudProviderBackoffRetries" INTEGER, "6", "Without effect.";
-    "cloudProviderBackoffDuration" INTEGER, "5", "Without effect.";
-    "cloudProviderBackoffExponent" NUMBER, "1.5", "Without effect.";
-    "cloudProviderBackoffJitter" NUMBER, "1.0", "Without effect.";
+    "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff.on), "false", "The next four keys set how a call without an answer is retried. Else it is retried twice at most, after pauses of less than a second.";
+    "cloudProviderBackoffRetries" Other("integer", |c, v, _| c.limits.backoff.retries = v.count()), "6", "The most retries of a call, within 45 s. 0, here and in the next three, means the default.";
+    "cloudProviderBackoffDuration" Other("integer", |c, v, _| c.limits.backoff.seconds = v.count()), "5", "The first pause in seconds. No pause is longer than 20 s.";
+    "cloudProviderBackoffExponent" Other("number", |c, v, _| c.limits.backoff.exponent = number(v)), "1.5", "The factor by which each further pause is longer.";
+    "cloudProviderBackoffJitter" Other("number", |c, v, _| c.limits.backoff.jitter = number(v)), "1.0", "Each pause is longer by a random part of it, up to this one.";
     "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type: `cloudProviderRateLimit` in them is its own switch, and the others default to those of all types.";
     "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0, here and in the next three, means the default.";
     "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
     "cloudProviderRateLimitQPSWrite" Rate(|r, v| r.qps_write = number(v)), "cloudProviderRateLimitQPS", "Writes per second.";
     "cloudProviderRateLimitBucketWrite" Rate(|r, v| r.bucket_write = number(v)), "cloudProviderRateLimitBucket", "Writes at once.";
-    "cloudConfigType" Text(|c| &mut c.raw.config_type), "merge", "`file`, `secret` or `merge`. Without effect: the flags name the source.";
+    "cloudConfigType" Idle("string", config_type), "merge", "the flags name the source. One of `file`, `secret` and `merge`.";
     "resourceGroup" Text(|c| &mut c.resource_group), "", "Needed. The resource group of the cluster.";
     "location" Text(|c| &mut c.location), "", "Needed. The region.";
     "extendedLocationName" Text(|c| &mut c.extended_location_name), "", "An edge zone: there are no availability zones.";
@@ -136,40 +120,54 @@ keys! {
     "securityGroupResourceGroup" Text(|c| &mut c.security_group_resource_group), "resourceGroup", "Its resource group.";
     "routeTableName" Text(|c| &mut c.route_table_name), "", "The route table. Needed for routes.";
     "routeTableResourceGroup" Text(|c| &mut c.route_table_resource_group), "resourceGroup", "Its resource group.";
-    "primaryAvailabilitySetName" TEXT, "", "With a basic load balancer, the availability set of its members.";
-    "primaryScaleSetName" TEXT, "", "With a basic load balancer, the scale set of its members.";
+    "primaryAvailabilitySetName" TEXT, "", "it names the members of a basic load balancer.";
+    "primaryScaleSetName" TEXT, "", "it names the members of a basic load balancer.";
     "vmType" Text(|c| &mut c.raw.vm_type), "vmss", "`vmss`, `standard` or `vmssflex`. Another value means `standard`, with a warning.";
     "disableAvailabilitySetNodes" Flag(|c| &mut c.disable_availability_set_nodes), "false", "With `vmss`: no node is in an availability set.";
     "enableVmssFlexNodes" Flag(|c| &mut c.enable_vmss_flex_nodes), "false", "With `vmss`: some nodes are in flexible scale sets.";
     "nodeInstanceNotFoundGracePeriodInSeconds" Seconds(|c| &mut c.not_found_grace), "60", "The machine of a younger node is never gone. At least 60.";
-    "useInstanceMetadata" FLAG, "false", "Without effect: all nodes are read from the Resource Manager.";
+    "useInstanceMetadata" FLAG, "false", "all nodes are read from the Resource Manager.";
     "listVmssVirtualMachinesWithoutInstanceView" Flag(|c| &mut c.without_instance_view), "false", "Scale sets are listed without the states of their instances; stopped ones are then not seen.";
     "disableCloudProvider" Flag(|c| &mut c.disable_cloud_provider), "false", "With `--enable-dynamic-reloading`: no controller runs.";
     "disableAPICallCache" Flag(|c| &mut c.disable_api_call_cache), "false", "Nothing is used twice.";
-    "routeUpdateIntervalInSeconds" INTEGER, "30", "Without effect: changes of a second are written together.";
-    "routeUpdateWaitingInSeconds" Other("integer", |_, _, _| {}), "30", "Without effect: a route is ready when the write has ended.";
+    "routeUpdateIntervalInSeconds" INTEGER, "30", "changes of a second are written together.";
+    "routeUpdateWaitingInSeconds" Idle("integer", |_| true), "30", "a route is ready when the write has ended.";
     "tags" Text(|c| &mut c.raw.tags), "", "Tags of managed objects: `a=b,c=d`.";
     "tagsMap" Pairs(|c| &mut c.raw.tags_map), "", "More tags; they override `tags`.";
     "systemTags" Text(|c| &mut c.raw.system_tags), "", "Names and prefixes of tags that are never removed. If empty, no tag is removed.";
-    "loadBalancerSku" Text(|c| &mut c.raw.sku), "standard", "`standard` or `basic`.";
+    "loadBalancerSku" Text(|c| &mut c.raw.sku), "standard", "`standard`. `basic` is refused: Azure has retired such load balancers.";
     "loadBalancerName" Text(|c| &mut c.balancing.name), "name of the cluster", "The name of the load balancer.";
     "loadBalancerResourceGroup" Text(|c| &mut c.balancing.resource_group), "resourceGroup", "Its resource group.";
     "preConfiguredBackendPoolLoadBalancerTypes" Other("string", unmanaged_pools), "", "`internal`, `external` or `all`: the members of these load balancers are never changed.";
     "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are not members of standard load balancers.";
     "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
-    "maximumLoadBalancerRuleCount" INTEGER, "250", "Without effect: it concerns basic load balancers. Azure's own limits are checked before each write.";
+    "maximumLoadBalancerRuleCount" INTEGER, "250", "it concerns basic load balancers. Azure's own limits are checked before each write.";
     "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
-    "enableMigrateToIPBasedBackendPoolAPI" FLAG, "false", "Without effect: pools always change to addresses by Azure's own operation, in which they are never empty.";
-    "putVMSSVMBatchSize" INTEGER, "0", "Without effect: up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
+    "enableMigrateToIPBasedBackendPoolAPI" FLAG, "false", "pools always change to addresses by Azure's own operation, in which they are never empty.";
+    "putVMSSVMBatchSize" INTEGER, "0", "up to 100 instances are changed in one call, 10 while Services wait for it, those of a scale set at the same time.";
     "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers. The program then needs the permission to list and watch EndpointSlices, and with `serviceNamespaceSelector` also Namespaces.";
-    "loadBalancerBackendPoolUpdateIntervalInSeconds" INTEGER, "2", "Without effect: members are written as soon as nodes or endpoints change.";
-    "loadBalancerBackendPoolUpdateMaxRetries" INTEGER, "3", "Without effect: a write is repeated with growing pauses until it succeeds.";
+    "loadBalancerBackendPoolUpdateIntervalInSeconds" INTEGER, "2", "members are written as soon as nodes or endpoints change.";
+    "loadBalancerBackendPoolUpdateMaxRetries" INTEGER, "3", "a write is repeated with growing pauses until it succeeds.";
     "clusterServiceLoadBalancerHealthProbeMode" Text(|c| &mut c.raw.probe_mode), "servicenodeport", "`servicenodeport`, or `shared`: one probe for all Services.";
     "clusterServiceSharedLoadBalancerHealthProbePort" Other("integer", probe_port), "10256", "Its port.";
     "clusterServiceSharedLoadBalancerHealthProbePath" Text(|c| &mut c.balancing.shared_probe_path), "/healthz", "Its path.";
     "privateLinkServiceResourceGroup" Text(|c| &mut c.balancing.private_link_resource_group), "resourceGroup", "The resource group of private link services.";
     "enableIPTagMutationForExistingPublicIP" Flag(|c| &mut c.balancing.mutates_ip_tags), "false", "IP tags of existing public IPs are changed.";
     "serviceGatewayEnabled" Flag(|c| &mut c.raw.gateway), "false", "Refused.";
+    "loadBalancerCacheTTLInSeconds" Age, "120", "The age up to which load balancers that were read are used. 0, here and in the next six, means the default.";
+    "publicIPCacheTTLInSeconds" Age, "120", "The same for public IP addresses.";
+    "nsgCacheTTLInSeconds" Age, "120", "The same for the network security group.";
+    "routeTableCacheTTLInSeconds" Age, "120", "The same for the route table.";
+    "vmssCacheTTLInSeconds" Age, "600", "The same for scale sets of both kinds.";
+    "vmssVirtualMachinesCacheTTLInSeconds" Age, "600", "The same for the instances of uniform scale sets.";
+    "nonVmssUniformNodesCacheTTLInSeconds" Age, "900", "The same for all other machines.";
+    "vmCacheTTLInSeconds" INTEGER, "60", "set `nonVmssUniformNodesCacheTTLInSeconds`.";
+    "vmssFlexCacheTTLInSeconds" INTEGER, "600", "set `vmssCacheTTLInSeconds`.";
+    "vmssFlexVMCacheTTLInSeconds" INTEGER, "600", "set `nonVmssUniformNodesCacheTTLInSeconds`.";
+    "availabilitySetNodesCacheTTLInSeconds" INTEGER, "900", "set `nonVmssUniformNodesCacheTTLInSeconds`.";
+    "availabilitySetsCacheTTLInSeconds" INTEGER, "600", "availability sets are not read.";
+    "vmasCacheTTLInSeconds" INTEGER, "600", "availability sets are not read.";
+    "plsCacheTTLInSeconds" INTEGER, "120", "private link services are always read again.";
 }
 
 fn number(value: &Value<'_>) -> Option<f64> {
@@ -178,6 +176,11 @@ fn number(value: &Value<'_>) -> Option<f64> {
         value.problem(format_args!("expected a number, 0 or more, found {}", value.json()));
     }
     number
+}
+
+/// Compared exactly, as upstream.
+fn config_type(value: &Value<'_>) -> bool {
+    value.json().as_str() == Some("") || value.word(&[("file", ()), ("secret", ()), ("merge", ())]).is_some()
 }
 
 fn unmanaged_pools(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
@@ -233,12 +236,8 @@ pub(super) fn set(config: &mut Config, key: &str, value: &Value<'_>, findings: &
             return single_limit(config, known, value, findings);
         }
         if UNLIMITED.iter().any(|known| is(&known)) {
-            return;
+            return findings.push(Finding::new(Severity::Info, key, NO_CALLS));
         }
-    }
-    if let Some((cache, _)) = CACHES.iter().find(|(cache, _)| same(&format!("{cache}{TTL}"), key)) {
-        config.caches.extend(value.count().map(|seconds| (*cache, seconds)));
-        return;
     }
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     let hint = did_you_mean(key, &names).unwrap_or_default();
@@ -273,8 +272,18 @@ impl Key {
             Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),
             Pairs(field) => store(field(config), value.texts()),
             Rate(set) => set(&mut config.limits.all, value),
+            Age => config.caches.extend(value.count().map(|seconds| (self.name, seconds))),
+            Idle(_, is_good) => findings.extend(self.idle(value).filter(|_| is_good(value))),
             Other(_, read) => read(config, value, findings),
         }
+    }
+
+    /// The finding for a key without effect whose value asks for another one than the default.
+    fn idle(&self, value: &Value<'_>) -> Option<Finding> {
+        let text = value.json().as_str().map_or_else(|| value.json().to_string(), str::to_owned);
+        let message = format!("without effect: {}", self.doc.trim_end_matches('.'));
+        let finding = Finding::new(Severity::Info, self.name, message);
+        (!["", "0", "false", self.default].contains(&&*text)).then(|| finding.value(text))
     }
 }
 
@@ -291,22 +300,21 @@ pub(super) fn reference() -> String {
         let kind = match field {
             Text(_) | Field::Secret(_) => "string",
             Flag(_) => "boolean",
-            Seconds(_) => "integer",
+            Seconds(_) | Age => "integer",
             Rate(_) => "number",
             Pairs(_) => "map",
-            Other(kind, _) => kind,
+            Idle(kind, _) | Other(kind, _) => kind,
         };
         let kind = if *name == "cloudProviderRateLimit" { "boolean" } else { kind };
         let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
-        text.push_str(&format!("| `{name}` | {kind} | {default} | {doc} |\n"));
+        let idle = if matches!(field, Idle(..)) { "Without effect: " } else { "" };
+        text.push_str(&format!("| `{name}` | {kind} | {default} | {idle}{doc} |\n"));
     }
     for kind in LIMITED {
         text.push_str(&format!("| `{kind}{LIMIT}` | map | – | The rate limit of these calls. |\n"));
     }
-    for (cache, default) in CACHES {
-        text.push_str(&format!(
-            "| `{cache}{TTL}` | integer | `{default}` | The age up to which this data is used. |\n"
-        ));
+    for kind in UNLIMITED {
+        text.push_str(&format!("| `{kind}{LIMIT}` | map | – | Without effect: there are no such calls. |\n"));
     }
     text
 }

@@ -69,9 +69,10 @@ fn a_text_that_is_no_map_is_an_error() {
 
 #[test]
 fn values_that_cannot_be_meant_are_refused() {
-    one("cloudConfigType: File\n", "Error cloudConfigType = \"File\": expected file, secret or merge");
+    one("cloudConfigType: File\n", "Error cloudConfigType: unknown word");
     one("vmType: VMSS\ndisableAvailabilitySetNodes: true\n", "Error disableAvailabilitySetNodes");
-    one("loadBalancerSku: Basic\ndisableOutboundSNAT: true\n", "Error disableOutboundSNAT");
+    one("loadBalancerSku: Basic\n", "Error loadBalancerSku = \"Basic\": not supported: Azure has retired");
+    one("loadBalancerSku: standart\ndisableOutboundSNAT: true\n", "Error loadBalancerSku = \"standart\"");
     one(
         "loadBalancerBackendPoolConfigurationType: nodeip2\n",
         "Error loadBalancerBackendPoolConfigurationType = \"nodeip2\"",
@@ -131,7 +132,77 @@ fn unknown_keys_and_types_are_doubts() {
     one("vmTipe: vmss\n", "Warning vmTipe: unknown key, ignored; did you mean \"vmType\"?");
     one("vmType: vmas\n", "Warning vmType = \"vmas\": unknown; treated as standard");
     assert_eq!(read("vmType: vmas\n").0.vm_type, VmType::Standard);
-    good("storageAccountRateLimit: {cloudProviderRateLimit: true}\nrouteUpdateWaitingInSeconds: -1\ncloud: null\n");
+    one("cloud: AzureGermanCloud\n", "Warning cloud = \"AzureGermanCloud\": unknown; treated as AzurePublicCloud");
+    good("cloud: null\n");
+    good("cloud: AzureGermanCloud\nresourceManagerEndpoint: https://arm\n");
+    good("cloud: AzureStackCloud\n");
+}
+
+#[test]
+fn keys_without_effect_are_named_unless_they_have_their_default() {
+    for (text, expected) in [
+        (
+            "useInstanceMetadata: true\n",
+            "useInstanceMetadata = \"true\": without effect: all nodes are read from the Resource",
+        ),
+        ("maximumLoadBalancerRuleCount: 148\n", "maximumLoadBalancerRuleCount = \"148\": without effect"),
+        ("loadBalancerBackendPoolUpdateIntervalInSeconds: 30\n", "loadBalancerBackendPoolUpdateIntervalInSeconds"),
+        ("putVMSSVMBatchSize: 5\n", "putVMSSVMBatchSize"),
+        ("routeUpdateIntervalInSeconds: 5\n", "routeUpdateIntervalInSeconds"),
+        ("routeUpdateWaitingInSeconds: -1\n", "routeUpdateWaitingInSeconds = \"-1\""),
+        ("vmasCacheTTLInSeconds: 5\n", "vmasCacheTTLInSeconds = \"5\": without effect: availability sets are not read"),
+        ("cloudConfigType: file\n", "cloudConfigType = \"file\": without effect: the flags name the source"),
+        ("primaryScaleSetName: pool\n", "primaryScaleSetName = \"pool\": without effect"),
+        ("routeRateLimit: {cloudProviderRateLimit: true}\n", "routeRateLimit: without effect: there are no such calls"),
+        ("availabilitySetRateLimit: {cloudProviderRateLimit: true}\n", "availabilitySetRateLimit: without effect"),
+        ("storageAccountRateLimit: {cloudProviderRateLimit: true}\n", "storageAccountRateLimit: without effect"),
+    ] {
+        one(text, &format!("Info {expected}"));
+    }
+    good(
+        "useInstanceMetadata: false\nmaximumLoadBalancerRuleCount: 250\nvmCacheTTLInSeconds: 0\nprimaryScaleSetName: \"\"\n",
+    );
+    one("maximumLoadBalancerRuleCount: many\n", "Error maximumLoadBalancerRuleCount: want");
+}
+
+#[test]
+fn a_file_of_cluster_api_has_one_note() {
+    let text = r#"{"cloud": "AzurePublicCloud", "tenantId": "t", "subscriptionId": "s", "resourceGroup": "RG1", "location": "westus",
+        "securityGroupName": "node-nsg", "securityGroupResourceGroup": "", "vmType": "vmss", "vnetName": "v",
+        "vnetResourceGroup": "RG1", "subnetName": "node-subnet", "routeTableName": "rt", "loadBalancerSku": "Standard",
+        "loadBalancerName": "", "maximumLoadBalancerRuleCount": 250, "useManagedIdentityExtension": true,
+        "useInstanceMetadata": true, "userAssignedIdentityID": "", "enableVmssFlexNodes": true, "cloudProviderBackoff": true,
+        "cloudProviderBackoffRetries": 6, "cloudProviderBackoffDuration": 5, "cloudProviderBackoffExponent": 1.5,
+        "cloudProviderBackoffJitter": 1, "cloudProviderRateLimit": true, "cloudProviderRateLimitQPS": 1.0,
+        "cloudProviderRateLimitBucket": 5}"#;
+    let (_, findings) = Config::read(text, &none);
+    let [only] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((only.severity, &*only.key), (Severity::Info, "useInstanceMetadata"));
+}
+
+#[test]
+fn retries_are_set_with_their_switch_and_zero_is_not_given() {
+    let retries = |text: &str| good(text).limits.backoff.retries();
+    assert_eq!(retries("cloudProviderBackoffRetries: 3\n"), None);
+    let within = Duration::from_secs(45);
+    let default = Retries { attempts: 7, first_pause: Duration::from_secs(5), factor: 1.5, spread: (1.0, 2.0), within };
+    assert_eq!(retries("cloudProviderBackoff: true\n"), Some(default));
+    let zeros = "cloudProviderBackoff: true\ncloudProviderBackoffRetries: 0\ncloudProviderBackoffDuration: 0\n\
+                 cloudProviderBackoffExponent: 0\ncloudProviderBackoffJitter: 0\n";
+    assert_eq!(retries(zeros), Some(default));
+    let own = "cloudProviderBackoff: true\ncloudProviderBackoffRetries: 3\ncloudProviderBackoffDuration: 2\n\
+               CloudProviderBackoffExponent: 3\ncloudProviderBackoffJitter: 0.5\n";
+    let expected =
+        Retries { attempts: 4, first_pause: Duration::from_secs(2), factor: 3.0, spread: (1.0, 1.5), within };
+    assert_eq!(retries(own), Some(expected));
+}
+
+#[test]
+fn rates_in_force_are_shown_in_words() {
+    let text = "diskRateLimit: {cloudProviderRateLimit: true}\nloadBalancerRateLimit: {cloudProviderRateLimit: true, \
+                cloudProviderRateLimitQPSWrite: 0.5}\n";
+    let expected = "disk 1/s (at once 5); loadBalancer 1/s (at once 5), writes 0.5/s (at once 5)";
+    assert_eq!(in_words(&good(text).limits.rates()), expected);
 }
 
 #[test]
@@ -157,7 +228,7 @@ fn rates_are_those_of_the_type_else_those_of_all() {
     assert_eq!(rates("loadBalancerRateLimit: {cloudProviderRateLimitQPS: 3}\n").len(), 0);
     let all = rates("cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 2\ncloudProviderRateLimitBucket: 7\n");
     let both = |per_second, bucket| Rate { per_second, bucket };
-    assert_eq!((all["disk"].read, all["route"].write), (both(2.0, 7.0), both(2.0, 7.0)));
+    assert_eq!((all["disk"].read, all["routeTable"].write), (both(2.0, 7.0), both(2.0, 7.0)));
     let one = rates("LoadBalancerRateLimit: {CloudProviderRateLimit: true, cloudProviderRateLimitQPS: 3}\n");
     assert_eq!(one.len(), 1);
     assert_eq!((one["loadBalancer"].read, one["loadBalancer"].write), (both(3.0, 5.0), both(1.0, 5.0)));
@@ -173,11 +244,11 @@ fn a_rate_or_bucket_of_zero_is_not_given_and_a_type_has_its_own_switch() {
     let rates = good(text).limits.rates();
     let both = |per_second, bucket| Rate { per_second, bucket };
     assert_eq!(rates["virtualMachineScaleSet"], Rates { read: both(1.0, 2.0), write: both(1.0, 2.0) });
-    assert_eq!(rates["route"], Rates { read: both(1.0, 1.0), write: both(1.0, 1.0) });
+    assert_eq!(rates["routeTable"], Rates { read: both(1.0, 1.0), write: both(1.0, 1.0) });
     assert!(!rates.contains_key("loadBalancer") && !rates.contains_key("disk"));
     let zeros = "cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 0\ncloudProviderRateLimitBucket: 0\n\
                  cloudProviderRateLimitQPSWrite: 0\ncloudProviderRateLimitBucketWrite: 0\n";
-    assert_eq!(good(zeros).limits.rates()["route"], Rates { read: both(1.0, 5.0), write: both(1.0, 5.0) });
+    assert_eq!(good(zeros).limits.rates()["routeTable"], Rates { read: both(1.0, 5.0), write: both(1.0, 5.0) });
 }
 
 #[test]
@@ -217,7 +288,7 @@ fn tags_are_pairs_and_the_map_wins() {
 #[test]
 fn ages_of_data_come_from_the_file_unless_caching_is_off() {
     let default = Duration::from_secs(600);
-    let ttl = |text: &str| good(text).ttl("vmssCache", default);
+    let ttl = |text: &str| good(text).ttl("vmssCacheTTLInSeconds", default);
     assert_eq!(ttl(""), default);
     assert_eq!(ttl("VmssCacheTTLInSeconds: 30\n"), Duration::from_secs(30));
     assert_eq!(ttl("vmssCacheTTLInSeconds: 30\ndisableAPICallCache: true\n"), Duration::ZERO);
