@@ -295,6 +295,7 @@ fn routes(shared: &Shared, cluster_cidrs: Vec<IpNet>) -> Option<AzureRoutes> {
         tags: if same(group, &config.resource_group) { config.tags.iter().cloned().collect() } else { Tags::new() },
         system_tags: config.system_tags.clone(),
         cluster_cidrs,
+        age: config.ttl("routeTableCacheTTLInSeconds", Duration::from_secs(120)),
     };
     Some(AzureRoutes::new(settings, &shared.client, shared.cluster.clone()))
 }

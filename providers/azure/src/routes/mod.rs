@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) system_tags: Vec<String>,
     /// `--cluster-cidr`
     pub(crate) cluster_cidrs: Vec<IpNet>,
+    /// The age up to which a table that was read is listed.
+    pub(crate) age: Duration,
 }
 
 /// The routes of the cluster.
@@ -141,6 +143,7 @@ pub(crate) struct AzureTable {
     cluster_cidrs: Arc<[IpNet]>,
     cluster: Cluster,
     tables: Cached<Option<Value>, ApiError>,
+    age: Duration,
     writes: Batcher<Writer>,
     /// The routes with the name of a node alone, lower-cased. They stay those of their node when it is gone.
     named: Mutex<BTreeSet<String>>,
@@ -185,6 +188,7 @@ impl AzureTable {
         Self {
             cluster_cidrs: settings.cluster_cidrs.clone().into(),
             tables: Cached::new(read, interrupted),
+            age: settings.age,
             writes: Batcher::new(Writer::new(settings, client.clone(), cluster.clone()), limits),
             cluster,
             named: Mutex::default(),
@@ -248,6 +252,10 @@ impl RouteTable for AzureTable {
         let is_node = |name: &str, hop: &IpAddr| named.contains(&name.to_ascii_lowercase()) || hops.contains(hop);
         let entries = routes.iter().filter_map(|route| entry(route, is_node)).collect();
         Ok(Table { id: self.cluster_cidrs.clone(), entries })
+    }
+
+    fn list_age(&self) -> Duration {
+        self.age
     }
 
     async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {

@@ -79,6 +79,38 @@ async fn routes_of_a_pass_are_one_write_and_those_of_users_stay() {
 }
 
 #[tokio::test]
+async fn the_table_is_listed_from_memory_until_its_age_or_a_write() {
+    let bed = Bed::start(Options::default());
+    let routes = nodes(&bed, 2);
+    let reads = |mark| bed.calls(mark).iter().filter(|call| *call == "routeTables.get").count();
+    let minute = |provider: Arc<dyn CloudProvider>| async move {
+        let mut listed = Vec::new();
+        for _ in 0..6 {
+            listed = provider.routes().unwrap().list(CLUSTER).await.unwrap();
+            pass(10).await;
+        }
+        listed.len()
+    };
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    assert_eq!((minute(provider.clone()).await, reads(mark)), (0, 1));
+    assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
+    // The own write is seen at once, another one after two minutes.
+    let mark = bed.cloud.mark();
+    assert_eq!((minute(provider.clone()).await, reads(mark)), (2, 1));
+    bed.cloud.world(|world| world.alter(&table(), json!({"properties": {"routes": []}})));
+    assert_eq!((minute(provider.clone()).await, reads(mark)), (2, 1));
+    assert_eq!((minute(provider).await, reads(mark)), (0, 2));
+    for (key, expected) in [("routeTableCacheTTLInSeconds: 15\n", 3), ("disableAPICallCache: true\n", 6)] {
+        let provider = bed.process(key).await;
+        let mark = bed.cloud.mark();
+        minute(provider).await;
+        assert_eq!(reads(mark), expected, "{key}");
+    }
+    bed.is_clean();
+}
+
+#[tokio::test]
 async fn a_missing_table_is_created_with_the_tags_of_the_configuration() {
     let bed = Bed::start(Options::default());
     bed.cloud.world(|world| world.remove(&table()));

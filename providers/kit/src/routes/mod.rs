@@ -94,6 +94,11 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         not_before: Option<Instant>,
     ) -> Result<Table<Self::Id, Self::Hop>, ProviderError>;
 
+    /// Maximum age of the table that is listed; one from before the last write never is.
+    fn list_age(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Reads the data about the hops of new routes (`_wanted`), and about the hops without a node to which existing
     /// routes for the same ranges lead (`_in_the_way`).
     ///
@@ -275,7 +280,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
 #[async_trait]
 impl<T: RouteTable> Routes for PlannedRoutes<T> {
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
-        Ok(self.observe(cluster, Duration::ZERO).await?.routes())
+        Ok(self.observe(cluster, self.table.list_age()).await?.routes())
     }
 
     async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {

@@ -66,7 +66,7 @@ impl World {
     /// The program with the configuration in a file.
     fn manager(&self) -> Process {
         let file = self.rig.cloud.path("azure.yaml");
-        std::fs::write(&file, self.config("routeTableName: rt\n")).unwrap();
+        std::fs::write(&file, self.config("routeTableName: rt\nrouteTableCacheTTLInSeconds: 1\n")).unwrap();
         let config = format!("--cloud-config={}", file.display());
         self.run(&[&[&*config], ARGS].concat())
     }
