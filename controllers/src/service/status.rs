@@ -10,8 +10,8 @@ use ccm_runtime::writer::ServicePatch;
 use super::sync::Prepared;
 use super::{ServiceController, ServiceState, Work};
 
-/// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. From
-/// [`CONTESTED`] on it doubles with each change that follows soon.
+/// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. After
+/// [`CONTESTED`] in a row it doubles with each change that follows soon.
 const RESTORE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
 /// A change within this time after the last restoration is one of another client that does the same.
 const SOON: Duration = Duration::from_secs(60);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_the_third_on_changes_that_follow_soon_are_undone_ever_later() {
+    fn from_the_fourth_on_changes_that_follow_soon_are_undone_ever_later() {
         let (mut contest, mut now) = (Contest::default(), Instant::now());
         let mut delays = Vec::new();
         for _ in 0..12 {
