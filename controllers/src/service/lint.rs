@@ -28,12 +28,13 @@ pub struct Class {
     pub is_on: bool,
 }
 
-/// All findings. Expects the API server's defaults to be filled in.
-pub fn lint(service: &Service, classes: &[Class]) -> Vec<Finding> {
+/// All findings. Expects the API server's defaults to be filled in. `needs_node_ports`: whether load balancers send to
+/// node ports, or the cloud is not known.
+pub fn lint(service: &Service, classes: &[Class], needs_node_ports: bool) -> Vec<Finding> {
     let mut findings = words(service);
     findings.extend(ports(service));
     if service.is_load_balancer() {
-        findings.extend(balancer(service, classes));
+        findings.extend(balancer(service, classes, needs_node_ports));
     } else if TYPES.contains(&&*service.spec.kind) {
         findings.extend(no_balancer(service));
     }
@@ -128,8 +129,9 @@ fn is_headless(service: &Service) -> bool {
 }
 
 /// A Service of type LoadBalancer.
-fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
+fn balancer(service: &Service, classes: &[Class], needs_node_ports: bool) -> Vec<Finding> {
     let spec = &service.spec;
+    let without_node_ports = || without_node_ports(service).filter(|_| needs_node_ports);
     let mut findings = source_ranges::review(service);
     if is_headless(service) {
         findings.push(error("spec.clusterIP", "None", "a LoadBalancer cannot be headless; leave it out"));
@@ -141,10 +143,10 @@ fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
             "must not be empty: name a class, or leave it out for the default load balancer",
         )),
         Some(class) => match classes.iter().find(|known| known.name == class) {
-            Some(known) if known.is_on => findings.extend(without_node_ports(service)),
+            Some(known) if known.is_on => findings.extend(without_node_ports()),
             known => findings.push(finding(Severity::Info, "spec.loadBalancerClass", class, left_to(known))),
         },
-        None => findings.extend(without_node_ports(service)),
+        None => findings.extend(without_node_ports()),
     }
     findings.extend(address(service));
     if spec.health_check_node_port != 0 && !service.needs_health_check() {
@@ -178,7 +180,7 @@ fn left_to(known: Option<&Class>) -> String {
     }
 }
 
-/// A missing node port: the load balancers of this program have nodes as targets.
+/// A missing node port: most load balancers send to the node ports.
 fn without_node_ports(service: &Service) -> Option<Finding> {
     let spec = &service.spec;
     let reached = spec.ports.iter().all(|port| port.node_port != 0);
@@ -267,7 +269,7 @@ mod tests {
         let annotations = spec.get("annotations").cloned().unwrap_or_default();
         let service = json!({"metadata": {"name": "web", "annotations": annotations}, "spec": spec});
         let service: Service = serde_json::from_value(service).unwrap();
-        lint(&service, &[CLASS, Class { name: "example.com/off", is_on: false, ..CLASS }])
+        lint(&service, &[CLASS, Class { name: "example.com/off", is_on: false, ..CLASS }], true)
             .iter()
             .map(|f| format!("{} {f}", f.severity.as_str()))
             .collect()

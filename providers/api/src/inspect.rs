@@ -190,6 +190,11 @@ pub trait Lint: Send + Sync {
     /// probably meant; wrong values; combinations without effect.
     fn service(&self, service: &Service) -> Vec<Finding>;
 
+    /// Whether a port without a node port is a problem that [`Lint::service`] does not report itself.
+    fn needs_node_ports(&self) -> bool {
+        true
+    }
+
     /// Problems of a file of `--cloud-config`. A file that cannot be parsed at all is also a finding, of severity
     /// [`Severity::Error`]. Never contains the value of a secret.
     fn config(&self, text: &str) -> Vec<Finding>;

@@ -185,7 +185,8 @@ pub(super) fn of_service(
             }
         }
     };
-    add(CORE, core::lint(service, &linters.classes));
+    let needs_node_ports = !linters.chosen || linters.all.iter().all(|(_, lint)| lint.needs_node_ports());
+    add(CORE, core::lint(service, &linters.classes, needs_node_ports));
     // Providers ignore Services of other types.
     for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
         let mut findings = lint.service(service);
@@ -313,6 +314,23 @@ mod tests {
         }
     }
 
+    /// A cloud whose load balancers send to the ports of the Service.
+    struct Direct;
+
+    impl Lint for Direct {
+        fn service(&self, _: &Service) -> Vec<Finding> {
+            Vec::new()
+        }
+
+        fn needs_node_ports(&self) -> bool {
+            false
+        }
+
+        fn config(&self, _: &str) -> Vec<Finding> {
+            Vec::new()
+        }
+    }
+
     fn found(text: &str, linters: &Linters<'_>) -> Vec<Found> {
         let mut looked = Looked::default();
         looked.at_source(&Source { name: "f".into(), text: text.into() }, linters);
@@ -341,6 +359,22 @@ mod tests {
                 "12 2 picky spec.type: no balancers here",
                 "14 2 core spec.ports[0].protocol \"tcp\": unknown word; expected TCP, UDP or SCTP",
             ]
+        );
+    }
+
+    #[test]
+    fn a_missing_node_port_is_no_finding_where_the_chosen_cloud_needs_none() {
+        let text =
+            "{kind: Service, spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}}";
+        let keys = |lint: &dyn Lint, chosen| {
+            let linters = Linters { all: vec![("x", lint)], chosen, classes: Vec::new() };
+            found(text, &linters).into_iter().map(|found| found.finding.key).collect::<Vec<_>>()
+        };
+        let warning = "spec.allocateLoadBalancerNodePorts";
+        assert_eq!(keys(&Direct, true), [""; 0]);
+        assert_eq!(
+            (keys(&Direct, false), keys(&Fixed(&[]), true)),
+            (vec![warning.to_owned()], vec![warning.to_owned()])
         );
     }
 

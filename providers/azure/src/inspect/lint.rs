@@ -1,10 +1,11 @@
 //! Checks of configuration files and Services without a cloud.
 
 use ccm_kit::annotations::Annotations;
-use ccm_provider::{Finding, Lint, Service};
+use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
 use crate::annotations::{LB_INTERNAL, lint, ports, scheme_of};
 use crate::loadbalancer::wanted::ports::probes_without_path;
+use crate::loadbalancer::wanted::refusal;
 use crate::start::config::Config;
 use crate::start::identity::problems;
 
@@ -22,13 +23,34 @@ impl Lint for Checks {
         findings.extend(ports::review(service));
         findings.extend(capitals(annotations));
         findings.extend(probes_without_path(service).into_iter().map(|text| Finding::warning("spec.ports", text)));
+        // The API server requires ports.
+        let refused = refusal(service).filter(|_| !service.spec.ports.is_empty());
+        for finding in refused.iter().flat_map(of_error) {
+            let is_known = |known: &Finding| known.severity == Severity::Error && known.key == finding.key;
+            if !findings.iter().any(is_known) {
+                findings.push(finding);
+            }
+        }
         findings
+    }
+
+    /// What needs one is refused.
+    fn needs_node_ports(&self) -> bool {
+        false
     }
 
     fn config(&self, text: &str) -> Vec<Finding> {
         let (config, mut findings) = Config::read(text, &|_| None);
         findings.extend(problems(&config.identity));
         findings
+    }
+}
+
+/// The findings of an error; a single one if it has none.
+fn of_error(error: &ProviderError) -> Vec<Finding> {
+    match error.class() {
+        ErrorClass::Invalid { findings } if !findings.is_empty() => findings,
+        _ => vec![Finding::new(Severity::Error, "spec", error.to_string())],
     }
 }
 
@@ -60,6 +82,47 @@ mod tests {
         assert_eq!(check(serde_json::json!({}), "tcp"), []);
         let path = "service.beta.kubernetes.io/azure-load-balancer-health-probe-request-path";
         assert_eq!(check(serde_json::json!({path: "/healthz"}), "http"), []);
+    }
+
+    #[test]
+    fn what_every_sync_refuses_is_an_error() {
+        let prefix = "service.beta.kubernetes.io/azure-";
+        let port = |protocol: &str| serde_json::json!([{"port": 80, "protocol": protocol}]);
+        let (tcp, udp) = (port("TCP"), port("UDP"));
+        for (annotations, spec, expected) in [
+            (&[][..], serde_json::json!({"ports": tcp}), ""),
+            (&[], serde_json::json!({"ports": tcp, "allocateLoadBalancerNodePorts": false}), "needs a node port"),
+            (&[], serde_json::json!({"ports": udp, "allocateLoadBalancerNodePorts": false}), ""),
+            (&[], serde_json::json!({"ports": port("SCTP")}), "SCTP is only supported"),
+            (&[], serde_json::json!({"ports": tcp, "loadBalancerIP": "10.0.0.7"}), "is not a public one"),
+            (
+                &[("load-balancer-internal", "true")],
+                serde_json::json!({"ports": tcp, "loadBalancerIP": "10.0.0.7"}),
+                "",
+            ),
+            (
+                &[("allowed-ip-ranges", "10.0.0.0/8")],
+                serde_json::json!({"ports": tcp, "loadBalancerSourceRanges": ["10.0.0.0/8"]}),
+                "cannot set both",
+            ),
+            (&[("pls-create", "true")], serde_json::json!({"ports": tcp}), "needs an internal load balancer"),
+            (
+                &[("load-balancer-health-probe-interval", "60"), ("load-balancer-health-probe-num-of-probe", "2")],
+                serde_json::json!({"ports": tcp}),
+                "must be less than",
+            ),
+        ] {
+            let annotations: std::collections::BTreeMap<String, &str> =
+                annotations.iter().map(|(key, value)| (format!("{prefix}{key}"), *value)).collect();
+            let mut spec = spec;
+            spec["type"] = "LoadBalancer".into();
+            let service = serde_json::json!({"metadata": {"annotations": annotations}, "spec": spec});
+            let findings = Checks.service(&serde_json::from_value(service).unwrap());
+            let errors: Vec<&str> =
+                findings.iter().filter(|it| it.severity == Severity::Error).map(|it| &*it.message).collect();
+            let is_one = errors.len() == 1 && errors[0].contains(expected);
+            assert!(if expected.is_empty() { errors.is_empty() } else { is_one }, "{expected}: {errors:?}");
+        }
     }
 
     #[test]

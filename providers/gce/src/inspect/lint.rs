@@ -30,6 +30,11 @@ impl Lint for Checks {
         findings
     }
 
+    /// Packets come to the port of the Service, at the address of the load balancer.
+    fn needs_node_ports(&self) -> bool {
+        false
+    }
+
     fn config(&self, text: &str) -> Vec<Finding> {
         match Config::parse(text) {
             Ok((_, findings)) => findings,

@@ -2,9 +2,10 @@
 
 use ccm_kit::annotations::Annotations;
 use ccm_provider::source_ranges::SourceRanges;
-use ccm_provider::{Finding, Lint, Service};
+use ccm_provider::{ErrorClass, Finding, Lint, Service};
 
 use crate::annotations::{FLOATING_SUBNET, lint};
+use crate::loadbalancer::wanted::refused_ports;
 use crate::pattern::NamePattern;
 use crate::start;
 
@@ -29,6 +30,10 @@ impl Lint for Checks {
                 "spec.loadBalancerSourceRanges",
                 error.to_string(),
             ));
+        }
+        match refused_ports(service).map(|error| error.class()) {
+            Some(ErrorClass::Invalid { findings: refused }) => findings.extend(refused),
+            _ => {}
         }
         findings
     }
@@ -62,6 +67,30 @@ mod tests {
         assert!(
             Checks.service(&service(&[("floating-subnet", "!~prod-.*"), ("lb-method", "SOURCE_IP_PORT")])).is_empty()
         );
+    }
+
+    #[test]
+    fn ports_that_octavia_cannot_serve_together_or_behind_the_proxy_protocol_are_errors() {
+        let both = [("TCP", 53), ("UDP", 53)];
+        for (annotations, ports, expected) in [
+            (&[("proxy-protocol", "true")][..], &both[..], &["proxy-protocol"][..]),
+            (&[("proxy-protocol", "false")], &both, &[]),
+            (&[("proxy-protocol", "v2")], &both[..1], &[]),
+            (&[("x-forwarded-for", "true")], &both, &["x-forwarded-for"]),
+            (&[("default-tls-container-ref", "https://b/v1/containers/c")], &both, &["default-tls-container-ref"]),
+            (&[], &both, &[]),
+        ] {
+            let mut service = service(annotations);
+            let port = |(protocol, port): &(&str, i32)| ccm_provider::ServicePort {
+                protocol: (*protocol).to_owned(),
+                port: *port,
+                ..Default::default()
+            };
+            service.spec.ports = ports.iter().map(port).collect();
+            let keys: Vec<String> = Checks.service(&service).into_iter().map(|found| found.key).collect();
+            let keys: Vec<&str> = keys.iter().filter_map(|key| key.rsplit('/').next()).collect();
+            assert_eq!(keys, expected, "{annotations:?}");
+        }
     }
 
     #[test]

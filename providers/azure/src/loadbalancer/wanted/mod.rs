@@ -291,6 +291,16 @@ pub(crate) fn destinations(service: &Service) -> Destinations {
     Destinations { additional: annotations.readable(&keys::ADDITIONAL_IPS).unwrap_or_default(), has_floating_ip, ports }
 }
 
+/// Why a Service is refused with a usual configuration, whatever the cloud has. Its node ports need not be allocated yet.
+pub(crate) fn refusal(service: &Service) -> Option<ProviderError> {
+    let env = Env { is_standard: true, subnet: "any".to_owned(), ..Env::default() };
+    let service = match service.spec.allocate_load_balancer_node_ports {
+        Some(false) => service.clone(),
+        _ => ports::with_node_ports(service),
+    };
+    one(&env, "any", &ServiceWork::new(&service, &[], ServiceAction::Ensure)).err()
+}
+
 fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String>) -> Result<Settings, ProviderError> {
     let annotations = Annotations::read(&service.metadata.annotations);
     if !env.is_standard {

@@ -70,15 +70,21 @@ struct Builder<'a> {
 /// Remarks about ports whose `appProtocol` alone makes an HTTP probe. Also for Services that have no node ports yet.
 pub(crate) fn probes_without_path(service: &Service) -> Vec<String> {
     let env = Env { is_standard: true, ..Env::default() };
-    let mut service = service.clone();
-    for port in service.spec.ports.iter_mut().filter(|port| port.node_port == 0) {
-        port.node_port = 30_000;
-    }
+    let service = with_node_ports(service);
     let scheme = keys::scheme_of(Annotations::read(&service.metadata.annotations));
     let families = Family::of_service(&service);
     let ports = ports(&env, &service, &Names::new(&service, None), scheme, families.get(..1).unwrap_or_default());
     let remarks = ports.map(|ports| ports.remarks).unwrap_or_default().into_iter();
     remarks.filter(|(reason, _)| *reason == WITHOUT_PATH).map(|(_, text)| text).collect()
+}
+
+/// A Service as it is when the API server has allocated its node ports.
+pub(super) fn with_node_ports(service: &Service) -> Service {
+    let mut service = service.clone();
+    for port in service.spec.ports.iter_mut().filter(|port| port.node_port == 0) {
+        port.node_port = 30_000;
+    }
+    service
 }
 
 /// The rules and probes of a Service for its families.

@@ -334,6 +334,17 @@ fn settings(
     Source { service, annotations, class, config }.settings(findings)
 }
 
+/// What is wrong with the ports of a Service whatever the configuration is.
+pub(crate) fn refused_ports(service: &Service) -> Option<ProviderError> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let forwards = annotations.readable(&keys::X_FORWARDED_FOR) == Some(true);
+    let has_tls = annotations.text(keys::DEFAULT_TLS_CONTAINER_REF.row).is_some_and(|text| !text.is_empty());
+    let proxies = annotations.readable(&keys::PROXY_PROTOCOL).is_some_and(|it| it != keys::ProxyProtocol::Off);
+    let source = Source { service, annotations, class: None, config: &Config::default() };
+    let answer = (forwards || has_tls || proxies).then(|| source.ports(forwards, has_tls, proxies));
+    answer.and_then(Result::err)
+}
+
 fn published(service: &Service) -> BTreeSet<String> {
     let ingress = service.status.load_balancer.ingress.iter();
     let all = ingress.flat_map(|ingress| [&ingress.ip, &ingress.hostname]).filter(|text| !text.is_empty());
