@@ -64,6 +64,11 @@ pub(crate) struct Interfaces {
 }
 
 impl Interfaces {
+    /// The instances, models and interfaces.
+    pub(crate) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.instances.values_mut().chain(self.models.values_mut()).chain(self.interfaces.values_mut())
+    }
+
     /// Why nothing is known of a machine.
     pub(crate) fn unread_of(&self, machine: &Machine) -> Option<&ProviderError> {
         let id = machine.id();

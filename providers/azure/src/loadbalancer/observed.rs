@@ -116,6 +116,18 @@ impl ServiceFacts {
     }
 }
 
+/// Removes free texts from an object and its parts.
+fn without_texts(value: &mut Value) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(without_texts),
+        Value::Object(fields) => {
+            fields.retain(|key, _| !["description", "requestMessage"].contains(&&**key));
+            fields.iter_mut().filter(|(key, _)| *key != "tags").for_each(|(_, field)| without_texts(field));
+        }
+        _ => {}
+    }
+}
+
 /// The address of a frontend with this public IP address.
 pub(crate) fn address(frontend: &Value, public_ip: Option<&Value>) -> Option<IpAddr> {
     let private = json::property(frontend, "privateIPAddress");
@@ -123,8 +135,8 @@ pub(crate) fn address(frontend: &Value, public_ip: Option<&Value>) -> Option<IpA
 }
 
 impl Observed {
-    /// Removes the tags that no plan for these Services uses: users may write anything in them. With `systemTags`, plans
-    /// remove tags of others, so that only their values go.
+    /// Removes texts, and the tags that no plan for these Services uses: users may write anything in them. With
+    /// `systemTags`, plans remove tags of others, so that only their values go.
     pub(crate) fn strip(&mut self, env: &Env, wanted: &Wanted) {
         let settings = wanted.items.values().filter_map(|item| item.settings.as_ref());
         let annotated: Vec<&String> = settings.flat_map(|settings| settings.public_ip.tags.keys()).collect();
@@ -141,7 +153,9 @@ impl Observed {
             Some(Seen::Present(group)) => Some(group),
             _ => None,
         };
-        for object in self.balancers.iter_mut().chain(lists.flatten()).chain(group) {
+        let of_machines = self.interfaces.objects_mut();
+        for object in self.balancers.iter_mut().chain(lists.flatten()).chain(group).chain(of_machines) {
+            without_texts(object);
             let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) else { continue };
             match env.system_tags.is_empty() {
                 true => tags.retain(|key, _| is_used(key)),

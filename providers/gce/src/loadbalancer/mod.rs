@@ -146,7 +146,9 @@ impl BalancerCloud for Balancers {
         Ok(observed)
     }
 
-    fn strip(&self, _: &mut Observed, _: &Wanted) {}
+    fn strip(&self, observed: &mut Observed, _: &Wanted) {
+        observed.strip();
+    }
 
     fn plan(&self, observed: &Observed, wanted: &Wanted) -> Result<Plan<Step>, ProviderError> {
         Ok(plan::plan(&self.env, observed, wanted).into())

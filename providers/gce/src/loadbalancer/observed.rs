@@ -10,7 +10,7 @@ use super::hosts::Host;
 use crate::annotations::Scheme;
 use crate::client::balancing::{Address, BackendService, Firewall, ForwardingRule, HealthCheck, TargetPool};
 use crate::client::resource::Collection;
-use crate::ownership::Names;
+use crate::ownership::{Names, shown_description};
 
 /// The objects that were read. A missing object does not exist, or no plan for these Services needs it, or it is unread.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -54,6 +54,24 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// Removes the descriptions that users wrote: they may contain anything.
+    pub(crate) fn strip(&mut self) {
+        let rules = self.rules.values_mut().chain(self.sharers.values_mut()).map(|it| &mut it.description);
+        let pools = self.pools.values_mut().map(|it| &mut it.description);
+        let checks = self.checks.values_mut().chain(self.http_checks.values_mut()).map(|it| &mut it.description);
+        let firewalls = self.firewalls.values_mut().map(|it| &mut it.description);
+        let mut backends = Vec::new();
+        for service in self.backends.values_mut() {
+            backends.push(&mut service.description);
+            for backend in service.backends.iter_mut().filter_map(serde_json::Value::as_object_mut) {
+                backend.remove("description");
+            }
+        }
+        for description in rules.chain(pools).chain(checks).chain(firewalls).chain(backends) {
+            *description = shown_description(description).to_owned();
+        }
+    }
+
     pub(crate) fn rule(&self, names: &Names) -> Option<&ForwardingRule> {
         self.rules.get(&names.balancer)
     }

@@ -1,6 +1,8 @@
 //! The names and descriptions of objects made for Services. Compute Engine has no tags on these objects: their names
 //! show the ownership, with the UID of the Service or the ID of the cluster. Byte for byte as in the Go program.
 
+use std::collections::BTreeMap;
+
 use ccm_provider::{Service, ServiceKey};
 
 #[cfg(test)]
@@ -140,6 +142,18 @@ pub(crate) fn is_replacing(description: &str) -> bool {
 
 fn service_name(name: &str) -> String {
     format!(r#"{{"kubernetes.io/service-name":"{name}"}}"#)
+}
+
+/// What stands for a description that users wrote: it may contain anything, and is not repeated.
+const ANOTHER: &str = "(another text)";
+
+/// A description as snapshots have it: the text if it has the form of this program and of the Go program.
+pub(crate) fn shown_description(description: &str) -> &str {
+    const KEYS: [&str; 4] =
+        ["kubernetes.io/service-name", "kubernetes.io/service-ip", "kubernetes.io/cluster-id", REPLACES];
+    let fields = serde_json::from_str::<BTreeMap<String, String>>(description);
+    let is_own = |(key, value): (&String, &String)| KEYS.contains(&&**key) && !value.contains(char::is_whitespace);
+    if description.is_empty() || fields.is_ok_and(|fields| fields.iter().all(is_own)) { description } else { ANOTHER }
 }
 
 /// The Service that a description names.

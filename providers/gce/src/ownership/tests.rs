@@ -19,6 +19,25 @@ fn names_of_a_service_hold_its_uid() {
 }
 
 #[test]
+fn a_description_that_users_wrote_is_not_shown() {
+    let names = web();
+    let own = [
+        String::new(),
+        names.description(),
+        names.firewall_description("203.0.113.7"),
+        replacing(&names.description(), "k8s-cid-node"),
+        ClusterNames("cid").external_check_firewall_description(),
+        http_check_description("k8s-cid-node"),
+    ];
+    for text in &own {
+        assert_eq!(shown_description(text), text);
+    }
+    for text in ["by hand", "{", r#"{"kubernetes.io/service-name":"call Bob"}"#, r#"{"note":"a"}"#, "[1]"] {
+        assert_eq!(shown_description(text), "(another text)", "{text}");
+    }
+}
+
+#[test]
 fn descriptions_are_those_of_the_go_program_to_the_byte() {
     let names = web();
     assert_eq!(names.description(), r#"{"kubernetes.io/service-name":"default/web"}"#);

@@ -1,6 +1,6 @@
 //! The output of the commands about load balancers and their nodes.
 
-use ccm_provider::{Claims, Fact, FactState, Orphan};
+use ccm_provider::{Claims, Fact, FactState, LoadBalancerExt as _, Orphan};
 
 use super::*;
 
@@ -190,4 +190,45 @@ async fn what_may_be_of_another_cluster_is_kept() {
     scene.bed.cloud.world(|world| world.alter(&id, json!({"tags": {"k8s-azure-cluster-name": "other"}})));
     let found = orphans(&scene, &claims).await;
     assert_eq!(found.iter().map(|orphan| &*orphan.kind).collect::<Vec<_>>(), ["LoadBalancer"]);
+}
+
+/// Tags that plans read stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_of_users_are_not_in_snapshots_and_the_plans_stay_the_same() {
+    const TEXT: &str = "call Bob Builder +49 30 4711";
+    let mut scene = Scene::new("tags: team=web\n", 1).await;
+    scene.service("web", &[INTERNAL, ("azure-pls-create", "true")], port(80));
+    scene.service("out", &[], port(81));
+    scene.ensure(&["web", "out"]).await;
+    let machine = scene.bed.machine("vm");
+    for kind in
+        ["loadBalancers", "networkSecurityGroups", "privateLinkServices", "publicIPAddresses", "networkInterfaces"]
+    {
+        let objects = scene.objects(kind);
+        assert!(!objects.is_empty(), "{kind}, {machine}");
+        for mut object in objects {
+            object["tags"]["note"] = json!(TEXT);
+            if kind == "networkSecurityGroups" {
+                object["properties"]["securityRules"][0]["properties"]["description"] = json!(TEXT);
+            }
+            let id = object["id"].as_str().unwrap().to_owned();
+            scene.bed.cloud.world(|world| world.put(&id, object));
+        }
+    }
+    scene.restart().await;
+    for (name, number) in [("web", 80), ("out", 81)] {
+        let mut all = port(number).as_array().unwrap().clone();
+        all.push(json!({"name": "more", "port": 9090, "nodePort": 32_767, "protocol": "TCP"}));
+        let ports = serde_json::from_value(json!(all)).unwrap();
+        scene.services.get_mut(name).unwrap().spec.ports = ports;
+        let work = scene.work(&[name], ServiceAction::Ensure).remove(0);
+        let observed = scene.balancers().observe(CLUSTER, &work).await.unwrap();
+        let plan = scene.balancers().plan(CLUSTER, &work).await.unwrap();
+        assert!(!plan.steps.is_empty(), "{name}");
+        assert_eq!(scene.balancers().plan_observed(CLUSTER, &work, &observed).unwrap(), plan, "{name}");
+        let text = observed.to_string();
+        assert!(!text.contains("Bob"), "{text}");
+        let kept = if name == "web" { "k8s-azure-owner-service" } else { "k8s-azure-service" };
+        assert!(text.contains(kept) && text.contains("\"team\""), "{text}");
+    }
 }

@@ -1,7 +1,10 @@
 //! The output of the commands about load balancers.
 
-use ccm_cloudsim::gce::Options;
-use ccm_provider::{Claims, Fact, FactState, FlagValues, ProviderFactory as _, Service, ServiceAction, ServiceWork};
+use ccm_cloudsim::gce::{BALANCING, Options};
+use ccm_provider::{
+    Claims, Fact, FactState, FlagValues, LoadBalancerExt as _, ProviderFactory as _, Service, ServiceAction,
+    ServiceWork,
+};
 use serde_json::json;
 
 use super::scene::{LB, Scene, internal, service, web};
@@ -106,4 +109,34 @@ async fn a_snapshot_gives_the_same_plan_without_the_cloud() {
         assert!(!here.steps.is_empty());
     }
     assert!(scene.bed.factory().replay(&json!({"region": 1}), &FlagValues::default()).is_err());
+}
+
+#[tokio::test]
+async fn descriptions_of_users_are_neither_in_snapshots_nor_in_plans() {
+    const TEXT: &str = "call Bob Builder +49 30 4711";
+    let mut scene = Scene::with(&["n1"]).await;
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
+    let mut services = [service("web", local.clone()), internal(service("inner", local))];
+    for service in &mut services {
+        scene.ensure(service).await;
+    }
+    for object in BALANCING.iter().flat_map(|kind| scene.cloud().objects(kind)) {
+        let path = object["selfLink"].as_str().unwrap().split_once("/v1/").unwrap().1.to_owned();
+        let mut object = object;
+        object["description"] = json!(TEXT);
+        if let Some(backend) = object["backends"].get_mut(0) {
+            backend["description"] = json!(TEXT);
+        }
+        scene.cloud().world(|world| world.put(&path, object));
+    }
+    scene.restart().await;
+    for service in &services {
+        let work = ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure);
+        let observed = scene.balancers().observe(CLUSTER, &work).await.unwrap();
+        let plan = scene.balancers().plan(CLUSTER, &work).await.unwrap();
+        assert_eq!(scene.balancers().plan_observed(CLUSTER, &work, &observed).unwrap(), plan);
+        let plan = serde_json::to_string(&plan).unwrap();
+        assert!(plan.contains("(another text)"), "{plan}");
+        assert!(!plan.contains("Bob") && !observed.to_string().contains("Bob"), "{observed}\n{plan}");
+    }
 }
