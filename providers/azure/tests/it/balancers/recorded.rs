@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use ccm_cloudsim::azure::{MachineSeed, SetSeed};
+use ccm_provider::ServicePort;
 use serde_json::Map;
 
 use super::*;
@@ -162,6 +163,42 @@ async fn what_the_go_program_made_goes_with_its_services() {
             assert_eq!(scene.bed.cloud.superseded(), superseded, "{name}");
             scene.bed.is_clean();
         }
+    })
+    .await;
+}
+
+/// The way back: after changes by this program, the Go program finds its objects, and those that came since look like
+/// them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_this_program_changes_is_still_found_by_the_go_program() {
+    // The names of security rules follow their sources, those of other parts only the Service and its ports.
+    let lasting = |names: &BTreeSet<String>| -> BTreeSet<String> {
+        names.iter().filter(|name| !name.starts_with("networkSecurityGroups ")).cloned().collect()
+    };
+    in_all(move |name, recording| async move {
+        let mut scene = taken_over(&recording).await;
+        let (before, nodes, services) = (present(&scene), scene.nodes.clone(), scene.services.clone());
+        for (key, recorded) in &services {
+            let first = recorded.spec.ports[0].clone();
+            let more = ServicePort { name: "more".to_owned(), port: 9090, node_port: 32_767, ..first };
+            scene.services.get_mut(key).unwrap().spec.ports.push(more);
+            scene.bed.cluster.set_services(scene.services.values().cloned());
+            scene.nodes.truncate(1);
+            scene.ensure(&[key]).await;
+            let (was, now) = (lasting(&before), lasting(&present(&scene)));
+            assert_eq!(was.difference(&now).collect::<Vec<_>>(), [] as [&String; 0], "{name} {key}");
+            for new in now.difference(&was) {
+                let begin = new.split_once("-9090").and_then(|(begin, _)| Some(begin.rsplit_once('-')?.0));
+                let is_like = begin.is_some_and(|begin| was.iter().any(|known| known.starts_with(begin)));
+                assert!(is_like, "{name} {key}: {new}");
+            }
+            scene.services.insert(key.clone(), recorded.clone());
+            scene.bed.cluster.set_services(scene.services.values().cloned());
+            scene.nodes.clone_from(&nodes);
+            scene.ensure(&[key]).await;
+            assert_eq!(present(&scene), before, "{name} {key}");
+        }
+        scene.bed.is_clean();
     })
     .await;
 }
