@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use ccm_provider::deadline;
 use ccm_provider::{
-    CloudProvider, EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject, VolumeLabels,
-    VolumeSource, Volumes,
+    CloudProvider, ErrorClass, EventSink, EventType, ObjectChange, PersistentVolume, ProviderError, Subject,
+    VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
@@ -62,6 +62,8 @@ struct VolumeController {
     events: Arc<dyn EventSink>,
     /// The time at which writes may be tried again after the API server refused one for lack of permission.
     forbidden_until: Mutex<Option<Instant>>,
+    /// The permissions of the cloud that an event has named as missing.
+    reported: Mutex<BTreeSet<String>>,
 }
 
 /// The observed state of a key.
@@ -270,7 +272,8 @@ impl VolumeController {
         labeler: Arc<dyn Volumes>,
         events: Arc<dyn EventSink>,
     ) -> Self {
-        Self { shared, volumes, labeler, events, forbidden_until: Mutex::default() }
+        let (forbidden_until, reported) = Default::default();
+        Self { shared, volumes, labeler, events, forbidden_until, reported }
     }
 
     fn lacks_labels(&self, volume: &PersistentVolume) -> Option<&VolumeSource> {
@@ -296,7 +299,9 @@ impl VolumeController {
             Ok(labels) => labels.unwrap_or_default(),
             Err(error) => {
                 let text = source.failed(volume, &error);
-                self.tell_failure(volume, &text);
+                if self.is_news(&error) {
+                    self.tell_failure(volume, &text);
+                }
                 return Err(again(text, &error));
             }
         };
@@ -342,6 +347,16 @@ impl VolumeController {
         }
     }
 
+    /// Whether an error concerns this volume, or is the first about a permission, without which all volumes fail.
+    fn is_news(&self, error: &ProviderError) -> bool {
+        match error.class() {
+            ErrorClass::Denied { action } => {
+                self.reported.lock().unwrap_or_else(PoisonError::into_inner).insert(action)
+            }
+            _ => true,
+        }
+    }
+
     /// Emits an event on the volume with the reason why it has no labels.
     fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
         let error = error.trim_end_matches('.');
@@ -376,6 +391,9 @@ impl VolumeController {
 fn again(text: String, error: &ProviderError) -> SyncError {
     match (error.root(), SyncError::provider("", error)) {
         (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },
+        _ if matches!(error.class(), ErrorClass::Denied { .. }) => {
+            SyncError::RetryAfter { message: text, after: NO_RIGHT }
+        }
         (_, SyncError::Provider { class, after, .. }) => SyncError::Provider { message: text, class, after },
         _ => SyncError::Retry(text),
     }

@@ -81,6 +81,7 @@ impl From<&ProviderError> for ErrorFields {
             error => match error.class() {
                 ErrorClass::InProgress { after } => ("InProgress", Some(duration::format(after))),
                 ErrorClass::Throttled { after } => ("Throttled", after.map(duration::format)),
+                ErrorClass::Denied { .. } => ("Denied", None),
                 ErrorClass::Invalid { .. } => ("Invalid", None),
                 _ => ("Other", None),
             },

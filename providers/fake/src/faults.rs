@@ -61,6 +61,7 @@ enum Kind {
     Retry,
     Throttled,
     InProgress,
+    Denied,
     Invalid,
     Other,
 }
@@ -208,6 +209,7 @@ impl Rule {
             Kind::Retry => ProviderError::retry(text, failure.retry_after),
             Kind::Throttled => ProviderError::new(ErrorClass::Throttled { after: Some(failure.retry_after) }, text),
             Kind::InProgress => ProviderError::in_progress(text, failure.retry_after),
+            Kind::Denied => ProviderError::new(ErrorClass::Denied { action: text.clone() }, text),
             Kind::Invalid => ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text),
             Kind::Other => ProviderError::unknown(text),
         };
@@ -229,6 +231,7 @@ impl Failure {
             ("Retry", Kind::Retry),
             ("Throttled", Kind::Throttled),
             ("InProgress", Kind::InProgress),
+            ("Denied", Kind::Denied),
             ("Invalid", Kind::Invalid),
             ("Other", Kind::Other),
         ];

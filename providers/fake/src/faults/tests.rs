@@ -81,7 +81,7 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
 #[tokio::test]
 async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
     type Check = fn(&ProviderError) -> bool;
-    let cases: [(&str, &str, Check); 10] = [
+    let cases: [(&str, &str, Check); 11] = [
         ("kind: InstanceNotFound", "instance not found", ProviderError::is_instance_not_found),
         ("kind: NotImplemented, error: ignored", "unimplemented", ProviderError::is_not_implemented),
         (
@@ -96,6 +96,9 @@ async fn kinds_are_recognized_through_wrapping_and_their_texts_are_fixed() {
         ("kind: InProgress, error: being made, retryAfter: 1.5s", "being made", ProviderError::is_in_progress),
         ("kind: Throttled, error: slow down, retryAfter: 1.5s", "slow down", |e| {
             e.class() == ErrorClass::Throttled { after: Some(Duration::from_millis(1500)) }
+        }),
+        ("kind: Denied, error: disks.get", "disks.get", |e| {
+            e.class() == ErrorClass::Denied { action: "disks.get".to_owned() }
         }),
         ("kind: Invalid, error: bad", "bad", |e| matches!(e.class(), ErrorClass::Invalid { .. })),
         ("kind: Other, error: bad", "bad", |e| e.class() == ErrorClass::Unknown),

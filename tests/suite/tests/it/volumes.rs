@@ -293,6 +293,33 @@ async fn without_the_right_to_patch_volumes_one_try_counts_for_all_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_permission_that_the_cloud_refuses_is_one_event_and_volumes_are_labeled_once_it_is_there() {
+    let fault = format!("faults: [{{call: {ASK}, volume: vol-1, kind: Denied, error: 'ec2:DescribeVolumes'}}]");
+    let rig = Rig::new(&cloud(&["vol-1", "vol-2"], &fault)).await;
+    let names: Vec<String> = (0..20).map(|number| format!("pv-{number}")).collect();
+    for name in &names {
+        rig.create(ebs(name, "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    rig.pass(31 * MINUTE).await;
+    let mut events = Vec::new();
+    for name in &names {
+        events.extend(rig.events(name).await.into_iter().filter(|event| event.contains("FailedToLabelVolume")));
+    }
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].contains("ec2:DescribeVolumes"), "{events:?}");
+    let asked = rig.cloud.calls(ASK).len();
+    assert!((6 * 20..=7 * 20).contains(&asked), "{asked}: every five minutes");
+    rig.create(ebs("other", "vol-2")).await;
+    until_labeled(&rig, "other").await;
+    rig.cloud.write(&cloud(&["vol-1"], ""));
+    for name in &names {
+        until_labeled(&rig, name).await;
+    }
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_label_that_the_user_sets_meanwhile_survives() {
     let rig = Rig::new(&cloud(&["vol-1"], &format!("faults: [{{call: {ASK}, hold: gate}}]"))).await;
     let release = rig.cloud.hold("gate");
