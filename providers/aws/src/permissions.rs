@@ -33,6 +33,7 @@ enum When {
 
 /// The permissions that the program can do without, and the effect. Upstream uses none of them, or works without.
 pub(crate) const OPTIONAL: &[(&str, &str)] = &[
+    ("ec2:DescribeInstanceTopology", "nodes get no labels of their network topology"),
     (
         "ec2:DescribeAvailabilityZones",
         "nodes get no label of the ID of their zone, and subnets of local zones are not left out",

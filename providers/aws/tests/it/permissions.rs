@@ -1,11 +1,14 @@
 //! Roles of the field: who swaps the image keeps the role. A permission that the Go program does not need is
 //! missing in all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloudsim::aws::ec2::model::Volume;
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{Aspects, CloudProvider, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, Route, Service};
+use ccm_provider::{
+    Aspects, Claims, CloudProvider, ErrorClass, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, ProviderError,
+    Route, Service, ServiceAction, Severity,
+};
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
@@ -90,9 +93,53 @@ fn rosa() -> BTreeSet<&'static str> {
     UPSTREAM.iter().copied().filter(|action| !lacks.contains(action)).collect()
 }
 
-fn policies() -> [(&'static str, BTreeSet<&'static str>); 4] {
+/// A role, and the work that is refused for it, with the permission that the error names.
+struct Role {
+    name: &'static str,
+    granted: BTreeSet<&'static str>,
+    refused: &'static [(&'static str, &'static str)],
+}
+
+fn roles() -> [Role; 4] {
     let upstream = UPSTREAM.iter().copied().collect();
-    [("upstream", upstream), ("Cluster API", cluster_api()), ("kOps", kops()), ("ROSA", rosa())]
+    [
+        Role { name: "upstream", granted: upstream, refused: &[] },
+        Role { name: "Cluster API", granted: cluster_api(), refused: &[] },
+        Role {
+            name: "kOps",
+            granted: kops(),
+            refused: &[
+                ("port 80 to 31090 nlb", "elasticloadbalancing:ModifyListener"),
+                ("port 8080 to 31080 nlb", "elasticloadbalancing:DeleteListener"),
+                ("volume", "ec2:DescribeVolumes"),
+            ],
+        },
+        Role {
+            name: "ROSA",
+            granted: rosa(),
+            refused: &[
+                ("leaving node nlb", "elasticloadbalancing:DeregisterTargets"),
+                ("another route", "ec2:CreateRoute"),
+                ("new route", "ec2:ModifyInstanceAttribute"),
+                ("route that goes", "ec2:DeleteRoute"),
+                ("route that moves", "ec2:ModifyInstanceAttribute"),
+                ("volume", "ec2:DescribeVolumes"),
+            ],
+        },
+    ]
+}
+
+/// The work that failed, and why.
+#[derive(Default)]
+struct Refused(BTreeMap<String, String>);
+
+impl Refused {
+    fn note<T>(&mut self, work: &str, result: Result<T, ProviderError>) {
+        let Err(error) = result else { return };
+        let ErrorClass::Denied { action } = error.class() else { panic!("{work}: {error:?}") };
+        assert!(error.to_string().contains(&action), "{work}: {error}");
+        self.0.insert(work.to_owned(), action);
+    }
 }
 
 /// Denies every action of this program that is not granted.
@@ -123,46 +170,105 @@ fn hosts(bed: &Bed) -> Vec<usize> {
     hosts
 }
 
+const REFERENCE: &str = include_str!("../../README.md");
+const KINDS: [&str; 2] = ["nlb", "clb"];
+/// The destination of a route to the last node that is there before.
+const MADE: &str = "10.200.2.0/24";
+
+async fn services(bed: &mut Bed, role: &Role, refused: &mut Refused) {
+    let (process, cluster) = watched(bed).await;
+    let mark = bed.aws.mark();
+    for kind in KINDS {
+        bed.ensure(&*process, &of_kind(kind, kind)).await;
+    }
+    assert_eq!(bed.writes(mark), [""; 0], "{}: what exists is right", role.name);
+    for (port, node_port) in [(80, 31090), (8080, 31080)] {
+        for kind in KINDS {
+            let moved = service(&format!("ports-{kind}"), &[("type", kind)], &[(port, node_port)], json!({}));
+            let answer = bed.work(&*process, &moved, ServiceAction::Ensure).await;
+            refused.note(&format!("port {port} to {node_port} {kind}"), answer);
+        }
+    }
+    bed.add_nodes(1);
+    for work in ["joining", "leaving"] {
+        for kind in KINDS {
+            let answer = process.update(CLUSTER, &of_kind(kind, kind), &bed.nodes).await;
+            refused.note(&format!("{work} node {kind}"), answer);
+        }
+        let left = refused.0.keys().filter(|it| it.starts_with("leaving")).count();
+        let with_all = hosts(bed).into_iter().filter(|hosts| *hosts == 4).count();
+        assert_eq!(with_all, if work == "joining" { 2 } else { left }, "{}: {work}", role.name);
+        bed.nodes.truncate(3);
+    }
+    for kind in KINDS {
+        let new = of_kind(&format!("new-{kind}"), kind);
+        refused.note(&format!("new {kind}"), bed.work(&*process, &new, ServiceAction::Ensure).await);
+        for service in [new, of_kind(kind, kind), of_kind(&format!("ports-{kind}"), kind)] {
+            delete(bed, &*process, &service).await;
+        }
+    }
+    let left =
+        bed.aws.world(|world| (world.elb.balancers.len(), world.elbv2.balancers.len(), world.elbv2.groups.len()));
+    // What a refused change of a port has made carries the Service's name in its tags only.
+    let groups = usize::from(refused.0.keys().any(|work| work.starts_with("port")));
+    assert_eq!(left, (0, 0, groups), "{}", role.name);
+    let events = cluster.take_events().into_iter();
+    let warnings: Vec<String> = events.filter(|event| event.contains(DESCRIBE_TAGS)).collect();
+    assert_eq!(warnings.len(), 1, "{}: {warnings:?}", role.name);
+}
+
+/// A cluster with load balancers and a route that were made with every permission.
+async fn bed(role: &Role) -> Bed {
+    let bed = Bed::start("");
+    let cluster_tag = || ("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
+    bed.aws.world(|world| {
+        world.ec2.route_tables.get_mut(&bed.network.main_table).unwrap().tags.extend([cluster_tag()]);
+        let (zone, kind, state) = ("us-west-2a".to_owned(), "gp3".to_owned(), "available".to_owned());
+        let created = jiff::Timestamp::UNIX_EPOCH;
+        let volume = Volume { zone, size: 1, kind, state, tags: Default::default(), created };
+        world.ec2.volumes.insert("vol-00000000000000001".to_owned(), volume);
+    });
+    let before = bed.process().await;
+    for kind in KINDS {
+        bed.ensure(&*before, &of_kind(kind, kind)).await;
+        bed.ensure(&*before, &of_kind(&format!("ports-{kind}"), kind)).await;
+    }
+    let provider = leading(&bed, &bed.nodes).await;
+    provider.routes().unwrap().create(CLUSTER, &[route(&bed, 2, MADE)]).await.remove(0).unwrap();
+    grant_only(&bed, &role.granted);
+    bed
+}
+
+/// The permissions that are errors of `migrate-check`.
+async fn checked(bed: &Bed) -> BTreeSet<String> {
+    let services = KINDS.map(|kind| of_kind(kind, kind).into()).into();
+    let claims = Claims { nodes: bed.nodes.clone(), services };
+    let provider = leading(bed, &bed.nodes).await;
+    let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims).await;
+    let errors = checks.into_iter().filter(|it| it.check == "permissions" && it.severity == Severity::Error);
+    errors.map(|check| check.subject).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn services_work_with_the_roles_of_the_field_and_one_warning() {
-    for (policy, granted) in policies() {
-        let mut bed = Bed::start("");
-        let before = bed.process().await;
-        for kind in ["nlb", "clb"] {
-            bed.ensure(&*before, &of_kind(kind, kind)).await;
+async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
+    for role in roles() {
+        let (mut bed, mut refused) = (bed(&role).await, Refused::default());
+        let errors = checked(&bed).await;
+        services(&mut bed, &role, &mut refused).await;
+        others(&bed, &role, &mut refused).await;
+        let expected: BTreeMap<String, String> =
+            role.refused.iter().map(|(work, permission)| ((*work).to_owned(), (*permission).to_owned())).collect();
+        assert_eq!(refused.0, expected, "{}", role.name);
+        // Nothing shows whether there are volumes, and Elastic Load Balancing has no dry run.
+        refused.0.remove("volume");
+        let failing: BTreeSet<String> =
+            refused.0.into_values().filter(|permission| permission.starts_with("ec2:")).collect();
+        assert_eq!(errors, failing, "{}", role.name);
+        let row =
+            REFERENCE.lines().find(|line| line.split('|').nth(1).is_some_and(|it| it.contains(role.name))).unwrap();
+        for (_, permission) in role.refused {
+            assert!(row.contains(&format!("`{permission}`")), "{permission}: {row}");
         }
-        grant_only(&bed, &granted);
-        let (process, cluster) = watched(&bed).await;
-        let mark = bed.aws.mark();
-        for kind in ["nlb", "clb"] {
-            bed.ensure(&*process, &of_kind(kind, kind)).await;
-        }
-        assert_eq!(bed.writes(mark), [""; 0], "{policy}: what exists is right");
-        bed.add_nodes(1);
-        for kind in ["nlb", "clb"] {
-            process.update(CLUSTER, &of_kind(kind, kind), &bed.nodes).await.unwrap();
-        }
-        assert_eq!(hosts(&bed), [4, 4], "{policy}");
-        if granted.contains("elasticloadbalancing:DeregisterTargets") {
-            bed.nodes.pop();
-            for kind in ["nlb", "clb"] {
-                process.update(CLUSTER, &of_kind(kind, kind), &bed.nodes).await.unwrap();
-            }
-            assert_eq!(hosts(&bed), [3, 3], "{policy}");
-        }
-        for kind in ["nlb", "clb"] {
-            let new = of_kind(&format!("new-{kind}"), kind);
-            assert_eq!(bed.ensure(&*process, &new).await.ingress.len(), 1, "{policy}");
-            for service in [new, of_kind(kind, kind)] {
-                delete(&bed, &*process, &service).await;
-            }
-        }
-        let left =
-            bed.aws.world(|world| (world.elb.balancers.len(), world.elbv2.balancers.len(), world.elbv2.groups.len()));
-        assert_eq!(left, (0, 0, 0), "{policy}");
-        let warnings: Vec<_> =
-            cluster.take_events().into_iter().filter(|event| event.contains(DESCRIBE_TAGS)).collect();
-        assert_eq!(warnings.len(), 1, "{policy}: {warnings:?}");
         bed.check();
     }
 }
@@ -263,60 +369,45 @@ async fn without_tags_the_target_group_of_an_interrupted_creation_goes_with_the_
     assert_eq!(left, ["shop/other"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_routes_and_volumes_work_with_the_roles_of_the_field() {
-    for (policy, granted) in policies() {
-        let bed = Bed::start("");
-        let cluster_tag = || ("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
-        bed.aws.world(|world| {
-            world.ec2.route_tables.get_mut(&bed.network.main_table).unwrap().tags.extend([cluster_tag()]);
-            let (zone, kind, state) = ("us-west-2a".to_owned(), "gp3".to_owned(), "available".to_owned());
-            let created = jiff::Timestamp::UNIX_EPOCH;
-            let volume = Volume { zone, size: 1, kind, state, tags: Default::default(), created };
-            world.ec2.volumes.insert("vol-00000000000000001".to_owned(), volume);
-        });
-        grant_only(&bed, &granted);
-        let provider = leading(&bed, &bed.nodes).await;
-        let aspects = Aspects::METADATA;
-        for found in provider.instances().unwrap().lookup(&bed.nodes, aspects).await {
-            let Lookup::Found(instance) = found else { panic!("{policy}: {found:?}") };
-            let metadata = instance.metadata.clone().unwrap().unwrap();
-            assert!(!metadata.node_addresses.is_empty(), "{policy}");
-            let zone_id = metadata.additional_labels.contains_key("topology.k8s.aws/zone-id");
-            assert_eq!(zone_id, granted.contains("ec2:DescribeAvailabilityZones"), "{policy}");
-        }
-        if granted.contains("ec2:CreateRoute") {
-            routes(&bed, &*provider).await;
-        }
-        if granted.contains("ec2:DescribeVolumes") {
-            let volume = json!({"metadata": {"name": "pv"}, "spec": {"awsElasticBlockStore": {"volumeID": "vol-00000000000000001"}}});
-            let labels = provider.volumes().unwrap().labels(&[serde_json::from_value(volume).unwrap()]).await.remove(0);
-            assert_eq!(labels.unwrap().unwrap().len(), 2, "{policy}");
-        }
-        bed.check();
+async fn others(bed: &Bed, role: &Role, refused: &mut Refused) {
+    let provider = leading(bed, &bed.nodes).await;
+    for found in provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await {
+        let Lookup::Found(instance) = found else { panic!("{}: {found:?}", role.name) };
+        let metadata = instance.metadata.clone().unwrap().unwrap();
+        assert!(!metadata.node_addresses.is_empty(), "{}", role.name);
+        let zone_id = metadata.additional_labels.contains_key("topology.k8s.aws/zone-id");
+        assert_eq!(zone_id, role.granted.contains("ec2:DescribeAvailabilityZones"), "{}", role.name);
     }
+    routes(bed, &*provider, refused).await;
+    let volume =
+        json!({"metadata": {"name": "pv"}, "spec": {"awsElasticBlockStore": {"volumeID": "vol-00000000000000001"}}});
+    let labels = provider.volumes().unwrap().labels(&[serde_json::from_value(volume).unwrap()]).await.remove(0);
+    refused.note("volume", labels);
+}
+
+fn route(bed: &Bed, node: usize, destination: &str) -> NewRoute {
+    let target_node = Some(bed.nodes[node].name.clone());
+    let route = Route { target_node, destination_cidr: destination.to_owned(), ..Route::default() };
+    NewRoute { name_hint: "uid".into(), route }
 }
 
 /// A range moves from an instance that is gone to a new node, too.
-async fn routes(bed: &Bed, provider: &dyn CloudProvider) {
+async fn routes(bed: &Bed, provider: &dyn CloudProvider, refused: &mut Refused) {
     let routes = provider.routes().unwrap();
-    let wanted = |node: usize| NewRoute {
-        name_hint: "uid".into(),
-        route: Route {
-            target_node: Some(bed.nodes[node].name.clone()),
-            destination_cidr: "10.200.0.0/24".into(),
-            ..Route::default()
-        },
-    };
-    routes.create(CLUSTER, &[wanted(0)]).await.remove(0).unwrap();
+    let old = routes.list(CLUSTER).await.unwrap().into_iter().find(|it| it.destination_cidr == MADE).unwrap();
+    // The instance forwards already.
+    refused.note("another route", routes.create(CLUSTER, &[route(bed, 2, "10.201.2.0/24")]).await.remove(0));
+    refused.note("route that goes", routes.delete(CLUSTER, &[old]).await.remove(0));
+    let range = "10.200.0.0/24";
+    refused.note("new route", routes.create(CLUSTER, &[route(bed, 0, range)]).await.remove(0));
     bed.terminate(bed.nodes[0].provider_id_or_empty());
     bed.aws.clock().step(std::time::Duration::from_secs(120));
-    let provider = leading(bed, &bed.nodes[1..]).await;
-    let routes = provider.routes().unwrap();
-    routes.create(CLUSTER, &[wanted(1)]).await.remove(0).unwrap();
+    let routes = leading(bed, &bed.nodes[1..]).await.routes().unwrap();
+    refused.note("route that moves", routes.create(CLUSTER, &[route(bed, 1, range)]).await.remove(0));
     let listed = routes.list(CLUSTER).await.unwrap();
-    let target = listed.iter().find(|route| route.destination_cidr == "10.200.0.0/24").unwrap().target_node.clone();
-    assert_eq!(target, Some(bed.nodes[1].name.clone()));
+    let target = listed.iter().find(|it| it.destination_cidr == range).map(|it| it.target_node.clone());
+    let moved = Some(Some(bed.nodes[1].name.clone())).filter(|_| !refused.0.contains_key("route that moves"));
+    assert_eq!(target, moved);
 }
 
 /// An absent permission for Fargate's interfaces is no matter of the nodes on EC2.

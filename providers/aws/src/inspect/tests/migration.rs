@@ -83,32 +83,84 @@ async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
     has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute", "warning [ec2:CreateTags] cannot determine whether"]);
 }
 
+/// The finding about a missing permission.
+async fn missing(bed: &Bed, services: &[&Service], permission: &str) -> String {
+    bed.world.deny(permission);
+    let text = of(&checks(bed, services).await, "permissions");
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains(&format!("[{permission}] ccm lacks"))).collect();
+    let [line] = *lines else { panic!("{permission}: {text}") };
+    line.to_owned()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsewhere() {
-    for (permission, severity, file) in [
-        ("ec2:CreateSecurityGroup", "error", "load-balancer.json"),
-        ("ec2:DeleteSecurityGroup", "error", "load-balancer.json"),
+    for (permission, expected, file) in [
+        ("ec2:AuthorizeSecurityGroupIngress", "error", "load-balancer.json"),
+        ("ec2:DescribeSubnets", "error", "load-balancer.json"),
         ("elasticloadbalancing:DescribeTargetHealth", "error", "load-balancer.json"),
         ("ec2:CreateRoute", "error", "route.json"),
-        ("ec2:DescribeInstanceTopology", "error", "node.json"),
+        ("ec2:ModifyInstanceAttribute", "error", "route.json"),
+        ("ec2:ModifyNetworkInterfaceAttribute", "warning", "route.json"),
+        ("ec2:DescribeInstanceTopology", "warning", "node.json"),
+        ("ec2:DescribeNetworkInterfaces", "warning", "node.json"),
         ("ec2:DescribeInstances", "error", "node.json"),
+        ("ec2:CreateSecurityGroup", "warning", "load-balancer.json"),
+        ("elasticloadbalancing:DescribeLoadBalancerPolicies", "warning", "load-balancer.json"),
+        ("elasticloadbalancing:DescribeTargetGroupAttributes", "warning", "load-balancer.json"),
         ("ec2:DeleteTags", "warning", "tagging.json"),
         ("ec2:DescribeVolumes", "warning", "volume.json"),
     ] {
         let (bed, web) = complete().await;
-        bed.world.deny(permission);
-        let text = of(&checks(&bed, &[&web]).await, "permissions");
-        has(
-            &text,
-            &[&format!("{severity} [{permission}] ccm lacks {permission}"), &format!("manifests/aws/iam/{file}")],
-        );
+        let line = missing(&bed, &[&web], permission).await;
+        assert!(line.starts_with(expected), "{line}");
+        assert!(line.contains(&format!("manifests/aws/iam/{file}")), "{line}");
     }
     // Without Services nothing needs balancers.
     let bed = Bed::new();
-    bed.world.deny("ec2:CreateSecurityGroup");
+    bed.world.deny("ec2:DescribeSubnets");
     let text = of(&checks(&bed, &[]).await, "permissions");
-    has(&text, &["warning [ec2:CreateSecurityGroup]", "nothing in the cluster needs it yet"]);
+    has(&text, &["warning [ec2:DescribeSubnets]", "nothing in the cluster needs it yet"]);
     has(&text, &["[elasticloadbalancing:DescribeTargetHealth] not checked: there is no target group"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_single_node_or_service_needs_makes_the_missing_permission_an_error() {
+    let annotated = |name: &str, kind: &str, key: &str, value: &str| {
+        let mut service = service(name, kind);
+        service.metadata.annotations.insert(format!("{PREFIX}{key}"), value.to_owned());
+        service
+    };
+    let attributes = annotated("attributes", "nlb", "target-group-attributes", "preserve_client_ip.enabled=true");
+    let policy = annotated("policy", "", "ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+    let named = annotated("named", "", "security-groups", "sg-00000000000000abc");
+    let classic = service("classic", "");
+    for (permission, more, expected) in [
+        ("elasticloadbalancing:DescribeTargetGroupAttributes", &attributes, "error"),
+        ("elasticloadbalancing:DescribeLoadBalancerPolicies", &classic, "warning"),
+        ("elasticloadbalancing:DescribeLoadBalancerPolicies", &policy, "error"),
+        ("ec2:CreateSecurityGroup", &classic, "error"),
+        ("ec2:CreateSecurityGroup", &named, "warning"),
+    ] {
+        let (bed, web) = complete().await;
+        let line = missing(&bed, &[&web, more], permission).await;
+        assert!(line.starts_with(expected), "{}: {line}", more.metadata.name);
+    }
+    // The load balancer of another controller is there to ask about.
+    let (bed, _) = complete().await;
+    let line = missing(&bed, &[&classic], "elasticloadbalancing:DescribeListeners").await;
+    assert!(line.starts_with("warning"), "{line}");
+    let (mut bed, web) = complete().await;
+    let fargate = "aws:///us-west-2a/0a1b2c/fargate-ip-10-0-0-9.us-west-2.compute.internal".to_owned();
+    bed.nodes.push(Arc::new(Node { name: "f".into(), provider_id: Some(fargate.into()), ..Node::default() }));
+    let line = missing(&bed, &[&web], "ec2:DescribeNetworkInterfaces").await;
+    assert!(line.starts_with("error"), "{line}");
+    let (bed, web) = complete().await;
+    bed.world.ec2(|ec2| {
+        let more = ec2.instances[&id(2)].interfaces[0].clone();
+        ec2.instances.get_mut(&id(1)).unwrap().interfaces.push(more);
+    });
+    let line = missing(&bed, &[&web], "ec2:ModifyNetworkInterfaceAttribute").await;
+    assert!(line.starts_with("error"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,17 +6,19 @@
 //! nonexistent object would prove nothing: its writes are not checked.
 
 mod calls;
+mod needs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::call::{ErrorKind, Meaning, Operation as _};
-use ccm_provider::{Check, Claims, ProviderError, Service};
+use ccm_provider::{Check, Claims, ProviderError};
 
+use self::needs::Needs;
 use super::nodes::NodeInstances;
 use crate::client::operation::Operation;
 use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
-use crate::permissions::{LOAD_BALANCER, NODE, OPTIONAL, ROUTE, balancer_writes, granted_by};
+use crate::permissions::{LOAD_BALANCER, OPTIONAL, balancer_writes, granted_by};
 
 pub(super) const CHECK: &str = "permissions";
 
@@ -74,10 +76,7 @@ pub(super) async fn checks(
             *known = verdict;
         }
     }
-    let needs = Needs {
-        balancers: claims.services.iter().any(|service| Service::wants_load_balancer(service)),
-        routes: calls.routes,
-    };
+    let needs = Needs::of(aws, cluster, claims, read, calls.routes);
     let mut checks: Vec<Check> =
         verdicts.iter().filter_map(|(permission, verdict)| summary(permission, verdict, &needs)).collect();
     let granted: Vec<&str> = verdicts
@@ -113,12 +112,6 @@ fn rank(verdict: &Verdict) -> u8 {
     }
 }
 
-#[derive(Debug)]
-struct Needs {
-    balancers: bool,
-    routes: bool,
-}
-
 fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> {
     let files: BTreeSet<&str> = granted_by(permission);
     let named = files.iter().map(|file| format!("manifests/aws/iam/{file}")).collect::<Vec<_>>().join(" or ");
@@ -137,10 +130,7 @@ fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> 
             if let Some((_, effect)) = OPTIONAL.iter().find(|(optional, _)| *optional == permission) {
                 return Some(Check::warning(CHECK, permission, format!("{text}; without it {effect}"), fix));
             }
-            let needed = files.contains(NODE)
-                || (needs.balancers && files.contains(LOAD_BALANCER))
-                || (needs.routes && files.contains(ROUTE));
-            Some(match needed {
+            Some(match needs.include(permission, &files) {
                 true => Check::error(CHECK, permission, text, fix),
                 false => Check::warning(CHECK, permission, format!("{text}; nothing in the cluster needs it yet"), fix),
             })
@@ -194,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_checked_is_a_warning_that_names_the_policy() {
-        let needs = Needs { balancers: true, routes: true };
+        let needs = Needs::default();
         let answer = refused(Of::Ec2, "CreateTags", "SomethingNew");
         let check = summary("ec2:CreateTags", &verdict(&answer), &needs).unwrap();
         assert_eq!(check.severity, ccm_provider::Severity::Warning);
