@@ -107,7 +107,7 @@ mod tests {
             ),
             (&[("pls-create", "true")], serde_json::json!({"ports": tcp}), "needs an internal load balancer"),
             (
-                &[("load-balancer-health-probe-interval", "60"), ("load-balancer-health-probe-num-of-probe", "2")],
+                &[("load-balancer-health-probe-interval", "59"), ("load-balancer-health-probe-num-of-probe", "3")],
                 serde_json::json!({"ports": tcp}),
                 "must be less than",
             ),
