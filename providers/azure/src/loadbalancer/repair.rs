@@ -61,34 +61,35 @@ impl Repairs {
         repairs.insert(id.clone(), Instant::now()).is_none()
     }
 
-    /// Writes the model of a scale set without the pools of a load balancer and of all others that go, if it names any;
-    /// whether that succeeded, also for another one.
+    /// Writes the model of a scale set without the pools of a load balancer, and of others that it need not name, if it
+    /// names any; whether that succeeded, also for another one.
     pub(super) async fn detach(
         &self,
         client: &Client,
         set: &ArmId,
         balancer: &ArmId,
-        going: impl Iterator<Item = ArmId>,
+        is_stale: impl Fn(&ArmId) -> bool,
     ) -> bool {
         let mut detached = self.detached.lock().await;
         if detached.remove(&(set.clone(), balancer.clone())) {
             return true;
         }
-        let others: BTreeSet<ArmId> = going.filter(|other| other != balancer).collect();
         let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
-        let is_own = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer || others.contains(&parent));
-        let remove = pools_of_model(&before).filter(is_own).collect();
+        let goes = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer || is_stale(&parent));
+        let remove: BTreeSet<ArmId> = pools_of_model(&before).filter(goes).collect();
+        let others = remove.iter().filter_map(ArmId::parent).filter(|other| other != balancer);
+        let others: Vec<_> = others.map(|other| (set.clone(), other)).collect();
         let pools = Pools { remove, ..Pools::default() };
         let change = ModelChange { id: set.clone(), before, pools, zone: None };
         let Some(body) = change.body() else { return false };
         tracing::info!(%set, %balancer, "the model of a scale set names a load balancer that is deleted: it is written without it");
         let written = client.finish(&Write::put(VMSS_PUT, set.clone(), body), LIMIT).await;
-        let written =
-            written.inspect_err(|error| tracing::warn!(%set, %error, "the model still names the load balancer"));
-        if written.is_ok() {
-            detached.extend(others.into_iter().map(|other| (set.clone(), other)));
+        if let Err(error) = written {
+            tracing::warn!(%set, %error, "the model still names the load balancer");
+            return false;
         }
-        written.is_ok()
+        detached.extend(others);
+        true
     }
 
     /// Writes an object again if it has failed; whether that succeeded.

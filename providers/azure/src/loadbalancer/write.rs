@@ -17,10 +17,11 @@ use http::StatusCode;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::env::{Env, PUBLIC_IPS};
+use super::env::{Env, PUBLIC_IPS, PoolKind};
 use super::json;
 use super::known::LATE;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
+use super::names::without_internal;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
@@ -163,10 +164,7 @@ impl Writer<'_> {
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
             }
-            Write::DeleteBalancer(id) => {
-                made.lock().going.insert(id.clone());
-                client::Write::bare(LB_DELETE, id.clone())
-            }
+            Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
             // Without the address of any Service that needs it, it was not made.
             Write::Pool(change) if change.is_new() && !made.lock().pools.contains(&change.id.folded()) => {
@@ -303,7 +301,7 @@ impl Writer<'_> {
                 if let Write::Model(change) = write {
                     self.reads.model_is_due(&change.id);
                 }
-                if self.repaired(write, &error.message, made).await {
+                if self.repaired(write, &error.message).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
                 Err(self.explained(Shares::of(write), error.into()))
@@ -340,13 +338,18 @@ impl Writer<'_> {
     }
 
     /// Whether what an error names is not in the way any more.
-    async fn repaired(&self, write: &Write, message: &str, made: &Made) -> bool {
+    async fn repaired(&self, write: &Write, message: &str) -> bool {
         match (repair::neighbor(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
             (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
-                let going = made.lock().going.clone();
-                self.repairs.detach(self.client, &set, id, going.into_iter()).await
+                // A model makes no members of pools of addresses, and Azure refuses to write one that names some.
+                let is_stale = |other: &ArmId| {
+                    self.env.pools == PoolKind::Addresses
+                        && other.group().eq_ignore_ascii_case(id.group())
+                        && self.env.manages(without_internal(id.name()).0, other.name())
+                };
+                self.repairs.detach(self.client, &set, id, is_stale).await
             }
             _ => false,
         }

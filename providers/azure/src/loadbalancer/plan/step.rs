@@ -85,8 +85,6 @@ pub(crate) struct Results {
     /// Public IP addresses that exist now, private link services and load balancers that are deleted, and frontends that
     /// Services have given up to move, by ID in lower case.
     pub(crate) ready: BTreeSet<String>,
-    /// The load balancers that are being deleted.
-    pub(crate) going: BTreeSet<ArmId>,
     /// The pools of written load balancers that somebody needed, by ID in lower case.
     pub(crate) pools: BTreeSet<String>,
     /// Whether there are more members to change than one call does.
