@@ -122,7 +122,8 @@ async fn with_repair_each_check_that_finds_a_difference_syncs_the_service_once()
     assert!(event.contains("create LoadBalancer") && event.contains("It is corrected now."), "{event}");
     rig.until_calls("EnsureLoadBalancer", 2).await;
     let found = manager.metric(TOTAL).unwrap();
-    // Removed again at once: the next check finds the same.
+    // Removed again before the next check, which finds the same.
+    rig.pass(Duration::from_secs(1)).await;
     rig.cloud.write(GONE);
     rig.until_calls("EnsureLoadBalancer", 3).await;
     rig.pass(10 * MINUTE).await;
