@@ -52,8 +52,6 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/target}
-# The same for CI and people, so that one target folder serves both.
-export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 fast_lane=(toolchain fmt deny typos clippy components tests edges conformance example docs)
 long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 reference openstack each benches image fuzz alerts dashboard matrix)

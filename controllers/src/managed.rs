@@ -73,13 +73,13 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::SystemTime;
 
     use async_trait::async_trait;
     use ccm_provider::well_known::TAINT_UNINITIALIZED;
     use ccm_provider::{Aspects, Evidence, EvidenceKind, InstanceMetadata, InstancesV2, Lookup, Schemes, Taint};
     use ccm_runtime::{Gate, InstanceView};
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::preview::Scope;
@@ -107,7 +107,7 @@ mod tests {
         shared.on_managed_change({
             let log = log.clone();
             move |change| {
-                log.lock().unwrap().push(match change {
+                log.lock().push(match change {
                     ObjectChange::Added(node) => format!("+{}", node.name),
                     ObjectChange::Updated(_, node) => format!("~{}", node.name),
                     ObjectChange::Deleted(node) => format!("-{}", node.name),
@@ -121,7 +121,7 @@ mod tests {
         // As after a missed deletion: the next list removes the last known state.
         shared.nodes.remove(&"b".into(), "5");
         shared.nodes.remove(&"a".into(), "6");
-        assert_eq!(*log.lock().unwrap(), ["+b", "+a", "~a", "-b", "-a"]);
+        assert_eq!(*log.lock(), ["+b", "+a", "~a", "-b", "-a"]);
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! Shared helpers for tests of controllers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ccm_provider::{CloudProvider, EventSink, EventType, Schemes, Subject};
 use ccm_runtime::store::FieldFilter;
 use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
+use parking_lot::Mutex;
 
 use crate::Shared;
 use crate::managed::Unmanaged;
@@ -51,6 +52,6 @@ pub(crate) struct Events(pub(crate) Mutex<Vec<String>>);
 
 impl EventSink for Events {
     fn event(&self, _: &Subject, kind: EventType, reason: &str, message: &str) {
-        self.0.lock().unwrap().push(format!("{kind:?} {reason}: {message}"));
+        self.0.lock().push(format!("{kind:?} {reason}: {message}"));
     }
 }

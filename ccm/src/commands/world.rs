@@ -1,6 +1,6 @@
 //! The input of a command: the cluster, listed once, and the cloud. No watch, no leader election, no writes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ccm_controllers::preview::{Scope, Unplanned};
 use ccm_controllers::service::{Owners, RelatedObjects};
@@ -12,6 +12,7 @@ use ccm_runtime::client::ApiError;
 use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SyncError, SystemClock};
+use parking_lot::Mutex;
 
 use super::previewed::{Previewed, Warning};
 use super::progress::Progress;
@@ -41,7 +42,7 @@ pub(crate) struct Warnings(Mutex<Vec<Warning>>);
 
 impl Warnings {
     pub(crate) fn take(&self) -> Vec<Warning> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
@@ -56,7 +57,7 @@ impl EventSink for Warnings {
         };
         let subject = format!("{} {name}", subject.kind.to_lowercase());
         let warning = Warning { subject, reason: reason.to_owned(), message: message.to_owned() };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if !all.contains(&warning) {
             all.push(warning);
         }

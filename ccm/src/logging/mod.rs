@@ -20,9 +20,10 @@ mod stream;
 mod tests;
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
@@ -149,7 +150,7 @@ impl Sink {
 
     fn put(&self, severity: Severity, line: &[u8]) {
         match self {
-            Self::Writer(write) => write.lock().unwrap_or_else(PoisonError::into_inner)(line),
+            Self::Writer(write) => write.lock()(line),
             Self::Streams { information, rest, warnings } => {
                 let informs = severity == Severity::Info || (severity == Severity::Warning && *warnings);
                 let stream = if informs { information } else { rest };

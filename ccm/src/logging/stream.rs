@@ -1,8 +1,10 @@
 //! A stream with its own writer thread, so that a slow reader blocks nothing.
 
 use std::io::{ErrorKind, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The maximum number of buffered bytes. Errors and warnings may use twice as much, so that a flood of information does
 /// not displace them.
@@ -58,7 +60,7 @@ impl Stream {
 
     /// Accepts an entry; never blocks. If the buffer is full, the entry is counted and dropped.
     pub(super) fn push(&self, line: &[u8], important: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let room = (ROOM << u32::from(important)).max(self.pace.hold);
         // An entry larger than the buffer is accepted if the buffer is empty.
         if state.waiting.is_empty() || state.waiting.len() + line.len() <= room {
@@ -75,17 +77,12 @@ impl Stream {
 
     /// Waits until all accepted entries are written, at most `limit`. True if they are.
     pub(super) fn flush(&self, limit: Duration) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.flushing = true;
         self.wake.notify_one();
-        let waiting = self.written.wait_timeout_while(state, limit, |state| state.writing || !state.is_empty());
-        let (mut state, outcome) = waiting.unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.written.wait_while_for(&mut state, |state| state.writing || !state.is_empty(), limit);
         state.flushing = false;
         !outcome.timed_out()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, mut to: impl Write, notice: impl Fn(u64) -> String) {
@@ -104,26 +101,25 @@ impl Stream {
             batch.clear();
             // The memory of a burst must not be kept forever.
             batch.shrink_to(16 << 10);
-            self.lock().writing = false;
+            self.state.lock().writing = false;
             self.written.notify_all();
         }
     }
 
     /// Waits until something must be written.
     fn due(&self) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             let oldest = state.since.map_or(Duration::ZERO, |since| since.elapsed());
             let held = state.waiting.len() < self.pace.hold && oldest < self.pace.flush && !state.flushing;
             if !state.is_empty() && !held {
                 return state;
             }
-            state = if state.is_empty() {
-                self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+            if state.is_empty() {
+                self.wake.wait(&mut state);
             } else {
-                let rest = self.pace.flush.saturating_sub(oldest);
-                self.wake.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
-            };
+                self.wake.wait_for(&mut state, self.pace.flush.saturating_sub(oldest));
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! API server responses, cached for some seconds; concurrent requests for the same response share one review.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
     /// continues when its callers are dropped. If too many requests are waiting, returns an error at once.
     pub(super) async fn get(&self, key: Key, ask: impl FnOnce() -> BoxFuture<'static, Asked<V>>) -> Result<V, String> {
         let (waiting, _place) = {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut inner = self.inner.lock();
             if let Some(kept) = inner.kept(&key) {
                 return Ok(kept);
             }
@@ -87,7 +88,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             // A panic must not leave an entry that never gets a response.
             let asked = std::panic::AssertUnwindSafe(question).catch_unwind().await;
             let asked = asked.unwrap_or_else(|_| Err("the review ended unexpectedly".into()));
-            let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut inner = inner.lock();
             inner.asked.remove(&key);
             if let Ok((value, ttl)) = &asked {
                 inner.keep(key, value.clone(), *ttl);
@@ -100,7 +101,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.inner.lock().unwrap().entries.len()
+        self.inner.lock().entries.len()
     }
 }
 
@@ -209,10 +210,10 @@ mod tests {
             // Like a client that cancels its request at once.
             refused += usize::from(ask(number).now_or_never().is_some_and(|answer| answer.is_err()));
         }
-        assert_eq!(cache.inner.lock().unwrap().asked.len(), WAITING);
+        assert_eq!(cache.inner.lock().asked.len(), WAITING);
         assert_eq!(refused, 10_000 - WAITING);
         open.send_replace(());
-        while !cache.inner.lock().unwrap().asked.is_empty() {
+        while !cache.inner.lock().asked.is_empty() {
             tokio::task::yield_now().await;
         }
         drop(open);

@@ -4,9 +4,10 @@
 //! Upstream has only `/healthz`; the others, and `/healthz/<check>`, are additions.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use ccm_runtime::metrics::HealthMetrics;
+use parking_lot::RwLock;
 
 /// The endpoints with checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(super) struct Report {
 
 impl std::fmt::Debug for Health {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let checks = self.0.checks.read().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.0.checks.read();
         f.debug_list().entries(checks.iter().map(|(name, ..)| name)).finish()
     }
 }
@@ -73,7 +74,7 @@ impl Health {
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
         let (name, check): (_, Check) = (name.into(), Arc::new(check));
-        let mut checks = self.0.checks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.0.checks.write();
         match checks.iter_mut().find(|(known, ..)| *known == name) {
             Some(known) => *known = (name, probes.to_vec(), check),
             None => checks.push((name, probes.to_vec(), check)),
@@ -87,11 +88,11 @@ impl Health {
 
     /// Removes the check with this name.
     pub fn remove(&self, name: &str) {
-        self.0.checks.write().unwrap_or_else(PoisonError::into_inner).retain(|(known, ..)| known != name);
+        self.0.checks.write().retain(|(known, ..)| known != name);
     }
 
     fn of(&self, probe: Probe) -> Vec<(String, Check)> {
-        let checks = self.0.checks.read().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.0.checks.read();
         let mut found: Vec<(String, Check)> = checks
             .iter()
             .filter(|(_, probes, _)| probes.contains(&probe))

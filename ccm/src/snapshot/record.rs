@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::deadline::READ_DEADLINE;
@@ -15,6 +15,7 @@ use ccm_provider::{
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -166,7 +167,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, Answers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn instances(&self, keep: impl FnOnce(&mut Instances)) {

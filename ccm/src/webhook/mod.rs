@@ -9,7 +9,7 @@ mod review;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use futures::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use parking_lot::RwLock;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
@@ -177,11 +178,11 @@ impl Hooks {
         let hosting = Hosting { provider, metrics: self.metrics.clone(), dry_run };
         let host =
             |Webhook { name, path, handler }: &Webhook| (*path, Arc::new(Hosted { name, handler: handler(&hosting) }));
-        *self.by_path.write().unwrap_or_else(PoisonError::into_inner) = webhooks.iter().map(host).collect();
+        *self.by_path.write() = webhooks.iter().map(host).collect();
     }
 
     fn at(&self, path: &str) -> Option<Arc<Hosted>> {
-        self.by_path.read().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.by_path.read().get(path).cloned()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// A running program; killed when dropped.
 pub(crate) struct Process {
@@ -115,7 +117,7 @@ impl Process {
         let shared = log.clone();
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = shared.lock().unwrap();
+                let mut log = shared.lock();
                 log.push_str(&line);
                 log.push('\n');
             }
@@ -124,7 +126,7 @@ impl Process {
     }
 
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.lock().clone()
     }
 
     /// Waits until the log contains a text.

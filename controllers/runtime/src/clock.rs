@@ -51,18 +51,18 @@ pub fn rfc3339(time: jiff::Timestamp) -> String {
 pub struct SimulatedClock {
     start: Instant,
     epoch: SystemTime,
-    skew: std::sync::Mutex<i64>,
+    skew: parking_lot::Mutex<i64>,
 }
 
 impl SimulatedClock {
     /// A clock that shows `epoch` now.
     pub fn new(epoch: SystemTime) -> Self {
-        Self { start: tokio::time::Instant::now().into_std(), epoch, skew: std::sync::Mutex::new(0) }
+        Self { start: tokio::time::Instant::now().into_std(), epoch, skew: parking_lot::Mutex::new(0) }
     }
 
     /// Moves the wall clock by seconds, forwards or backwards; the monotonic part is not affected.
     pub fn jump(&self, seconds: i64) {
-        *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += seconds;
+        *self.skew.lock() += seconds;
     }
 }
 
@@ -72,7 +72,7 @@ impl Clock for SimulatedClock {
     }
 
     fn wall(&self) -> SystemTime {
-        let skew = *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let skew = *self.skew.lock();
         let by = Duration::from_secs(skew.unsigned_abs());
         let running = self.epoch + self.now().saturating_duration_since(self.start);
         if skew < 0 { running - by } else { running + by }

@@ -110,10 +110,9 @@ fn failure(verb: &str, spec: &ConfigMapSpec, error: &ApiError) -> ProviderError 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::{Client, Leadership, Metrics, SystemClock};
@@ -125,7 +124,7 @@ mod tests {
         let stored = Arc::new(Mutex::new(stored.map(str::to_owned)));
         let server = stored.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let mut stored = server.lock().unwrap();
+            let mut stored = server.lock();
             let (code, uid) = match (refuses, request.method().clone(), stored.clone()) {
                 (true, ..) => (403, None),
                 (false, Method::GET, Some(uid)) => (200, Some(uid)),
@@ -168,14 +167,14 @@ mod tests {
     async fn the_second_of_two_processes_gets_the_data_of_the_first() {
         let (maps, stored) = config_maps(Some("theirs"), false, false);
         assert_eq!(maps.create(&UID, data("ours")).await.unwrap(), data("theirs"));
-        assert_eq!(stored.lock().unwrap().as_deref(), Some("theirs"));
+        assert_eq!(stored.lock().as_deref(), Some("theirs"));
     }
 
     #[tokio::test]
     async fn a_dry_run_creates_nothing() {
         let (maps, stored) = config_maps(None, false, true);
         assert_eq!(maps.create(&UID, data("ours")).await.unwrap(), data("ours"));
-        assert_eq!(*stored.lock().unwrap(), None::<String>);
+        assert_eq!(*stored.lock(), None::<String>);
     }
 
     #[tokio::test]

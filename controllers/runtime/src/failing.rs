@@ -1,8 +1,9 @@
 //! Gauges of objects that fail, for alerts: retries become rare, so that the rate of errors says little.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::metrics::{Def, GaugeVec, IntGaugeVec, Metrics, Part};
@@ -38,7 +39,7 @@ impl Failing {
     }
 
     fn lock(&self) -> MutexGuard<'_, First> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_provider::{Plan, ProviderError, ServiceAnswer};
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -136,7 +137,7 @@ impl Gate {
     /// The plans of a collecting gate, in the order of their subjects.
     pub fn collected(&self) -> Vec<Plan> {
         let Some(collected) = &self.collected else { return Vec::new() };
-        let mut plans = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut plans = std::mem::take(&mut *collected.lock());
         plans.sort_by(|a, b| a.subject.cmp(&b.subject));
         plans
     }
@@ -160,7 +161,7 @@ impl Gate {
 
     /// In a dry run: how many plans are due, and how many writes they have.
     pub fn withheld(&self) -> (usize, usize) {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         let steps = || shown.values().map(|plan| plan.steps.len());
         (steps().filter(|count| *count > 0).count(), steps().sum())
     }
@@ -190,14 +191,14 @@ impl Gate {
     pub fn show(&self, plan: &Plan) {
         if let Some(collected) = &self.collected {
             if !plan.is_silent() {
-                collected.lock().unwrap_or_else(PoisonError::into_inner).push(plan.clone());
+                collected.lock().push(plan.clone());
             }
             return;
         }
         if plan.is_silent() {
             if self.dry_run {
                 // A plan that reappears later is logged again.
-                self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan.subject);
+                self.shown.lock().remove(&plan.subject);
             }
             return;
         }
@@ -209,7 +210,7 @@ impl Gate {
             log_plan(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
             return;
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         if shown.len() >= SHOWN_AT_MOST {
             shown.clear();
         }
@@ -244,7 +245,7 @@ impl Gate {
     async fn place_in_namespace(&self, path: &str) -> Option<OwnedSemaphorePermit> {
         let namespace = path.split_once("/namespaces/")?.1.split('/').next()?;
         let places = {
-            let mut all = self.in_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.in_namespace.lock();
             // Permits keep theirs.
             all.retain(|_, places| Arc::strong_count(places) > 1);
             let new = || Arc::new(Semaphore::new(IN_NAMESPACE));
@@ -469,9 +470,9 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         let done = Mutex::new(Vec::new());
         let write = gate.cloud(async {
-            done.lock().unwrap().push(1);
+            done.lock().push(1);
             answered.await.unwrap();
-            done.lock().unwrap().push(2);
+            done.lock().push(2);
         });
         let frozen = async {
             tokio::time::advance(frozen_for).await;
@@ -479,7 +480,7 @@ mod tests {
         };
         let (written, ()) = tokio::join!(write, frozen);
         assert!(matches!(written, Ok(()) | Err(GateError::NotLeading)), "{written:?}");
-        (written.is_ok(), done.into_inner().unwrap())
+        (written.is_ok(), done.into_inner())
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
 //! client-go's token bucket: `flowcontrol.NewTokenBucketRateLimiter`, for the requests of a client and for the retries
 //! of a queue.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// `--kube-api-qps` and `--kube-api-burst`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +43,7 @@ impl Limiter {
 
     /// Takes a token and returns the wait for it. `None`: the wait would be too long, and no token is taken.
     pub(crate) fn reserve(&self, now: Instant, at_most: Duration) -> Option<Duration> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let passed = now.saturating_duration_since(state.filled).as_secs_f64();
         let tokens = (state.tokens + passed * self.rate.qps).min(f64::from(self.rate.burst)) - 1.0;
         let wait = Duration::from_secs_f64((-tokens / self.rate.qps).clamp(0.0, 1e9));

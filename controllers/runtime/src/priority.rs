@@ -5,9 +5,9 @@
 //! wait also in the moments in which no urgent write is left, since the next ones are about to come.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -116,7 +116,7 @@ impl Priority {
 
     /// Records `count` urgent writes, or the end of one.
     fn note(&self, count: usize) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         let now = Instant::now();
         let before = recent.filter(|recent| now < recent.last + CALM).map_or(0, |recent| recent.count);
         *recent = Some(Recent { count: before + count, last: now });
@@ -124,7 +124,7 @@ impl Priority {
 
     /// The end of the present burst if no urgent write follows; `None`: there is no burst.
     fn calm(&self) -> Option<Instant> {
-        let recent = *self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = *self.recent.lock();
         let end = recent.filter(|recent| recent.count >= BURST).map(|recent| recent.last + CALM);
         end.filter(|end| Instant::now() < *end)
     }

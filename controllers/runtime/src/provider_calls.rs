@@ -1,10 +1,11 @@
 //! Metrics of the core's calls to the provider, and of complete reads of the cloud.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::ProviderError;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::client::REQUEST;
@@ -35,7 +36,7 @@ struct Observed(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
 
 impl Observed {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Recent plans and failures, for `/debug/state`. Bounded, and for display only.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::ErrorClass;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -101,7 +102,7 @@ impl Recent {
 
     /// Records that a failed sync has succeeded.
     pub fn settled(&self, controller: &str, subject: &str) {
-        for entry in self.lock().iter_mut().filter(|entry| entry.subject == subject) {
+        for entry in self.0.lock().iter_mut().filter(|entry| entry.subject == subject) {
             if let Some(failure) = entry.failure.as_mut().filter(|failure| failure.controller == controller) {
                 (failure.settled, failure.next) = (true, None);
             }
@@ -110,7 +111,7 @@ impl Recent {
 
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.0.lock().is_empty()
     }
 
     /// The entries, the latest first.
@@ -129,11 +130,11 @@ impl Recent {
             seconds_ago: entry.at.elapsed().as_secs(),
             failure: entry.failure.as_ref().map(failed),
         };
-        self.lock().iter().rev().map(happened).collect()
+        self.0.lock().iter().rev().map(happened).collect()
     }
 
     fn push(&self, subject: String, text: &str, failure: Option<Failure>) {
-        let mut entries = self.lock();
+        let mut entries = self.0.lock();
         let controller = |failure: &Option<Failure>| failure.as_ref().map(|failure| failure.controller);
         let same = |entry: &Entry| entry.subject == subject && controller(&entry.failure) == controller(&failure);
         let known = entries.iter().position(same).and_then(|at| entries.remove(at));
@@ -144,10 +145,6 @@ impl Recent {
         }
         let text = text.chars().take(LONGEST).collect();
         entries.push_back(Entry { subject, text, count, at: Instant::now(), failure });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::deadline::READ_DEADLINE;
@@ -15,6 +15,7 @@ use ccm_provider::window::Window;
 use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Schemes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -152,7 +153,7 @@ impl InstanceView {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Joins the open window, or opens one.
@@ -323,7 +324,7 @@ mod tests {
     #[async_trait]
     impl InstancesV2 for Cloud {
         async fn lookup(&self, nodes: &[NodeRef], _aspects: Aspects) -> Vec<Lookup> {
-            self.calls.lock().unwrap().push(nodes.len());
+            self.calls.lock().push(nodes.len());
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert!(!nodes.iter().any(|node| Some(&*node.name) == self.poison), "poisoned");
             if nodes.iter().any(|node| Some(&*node.name) == self.hangs) {
@@ -366,7 +367,7 @@ mod tests {
         for task in tasks {
             assert_eq!(task.await.unwrap(), 10);
         }
-        let calls = cloud.calls.lock().unwrap();
+        let calls = cloud.calls.lock();
         assert!(calls.len() <= 20, "{calls:?}");
         assert_eq!(calls.iter().sum::<usize>(), 5000);
     }
@@ -380,11 +381,11 @@ mod tests {
         };
         assert_eq!(unknown(&answers).len(), 8);
         assert!(unknown(&answers).contains(&70));
-        assert!(cloud.calls.lock().unwrap().iter().all(|n| *n >= 8));
-        cloud.calls.lock().unwrap().clear();
+        assert!(cloud.calls.lock().iter().all(|n| *n >= 8));
+        cloud.calls.lock().clear();
         let answers = view.get(&nodes(0..128), Aspects::METADATA).await;
         assert_eq!(unknown(&answers), [70]);
-        let mut calls = cloud.calls.lock().unwrap().clone();
+        let mut calls = cloud.calls.lock().clone();
         calls.sort_unstable();
         assert_eq!(calls, [1, 1, 1, 1, 1, 1, 1, 1, 120]);
     }
@@ -400,7 +401,7 @@ mod tests {
             unknown.push(answers.iter().filter(|answer| matches!(answer, Lookup::Unknown(_))).count());
         }
         assert_eq!(unknown, [128, 64, 32, 16, 8, 1]);
-        assert_eq!(cloud.calls.lock().unwrap()[..3], [128, 64, 64]);
+        assert_eq!(cloud.calls.lock()[..3], [128, 64, 64]);
         assert_eq!(view.lock().parts, 1);
     }
 
@@ -417,7 +418,7 @@ mod tests {
         let times = futures::future::join_all(times).await;
         assert_eq!(times.iter().filter(|time| **time > Duration::from_secs(1)).count(), 1);
         assert!(times[7] > 2 * READ_DEADLINE, "no limit beside that of each call");
-        assert_eq!(*cloud.calls.lock().unwrap(), [1; 300]);
+        assert_eq!(*cloud.calls.lock(), [1; 300]);
     }
 
     /// The older interface of a slow cloud, with the number of its calls.
@@ -475,7 +476,7 @@ mod tests {
     async fn a_cloud_that_is_away_costs_a_bounded_number_of_calls() {
         let (cloud, view) = view(Cloud { short: true, ..Cloud::default() });
         view.get(&nodes(0..5000), Aspects::METADATA).await;
-        assert!(cloud.calls.lock().unwrap().len() <= 2 * EXTRA_CALLS, "{:?}", cloud.calls);
+        assert!(cloud.calls.lock().len() <= 2 * EXTRA_CALLS, "{:?}", cloud.calls);
     }
 
     #[tokio::test(start_paused = true)]
@@ -493,7 +494,7 @@ mod tests {
         };
         let (old, new, moved) = (node("1", "fake://a"), node("2", "fake://a"), node("2", "fake://b"));
         view.get(&[old.clone(), new, moved, old], Aspects::METADATA).await;
-        assert_eq!(*cloud.calls.lock().unwrap(), [3]);
+        assert_eq!(*cloud.calls.lock(), [3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ mod pool;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -41,6 +41,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{ApiError, GateError, Queue, RateLimit};
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::cloud::Families;
 pub use self::config::{CLOUD_ALLOCATOR, Config, Flags, RANGE_ALLOCATOR, Range, Ranges, validate};
@@ -215,7 +216,7 @@ impl IpamController {
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     /// Applies a change of a node.

@@ -11,7 +11,7 @@ mod steady;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::{
@@ -22,6 +22,7 @@ use ccm_runtime::writer::NodePatch;
 use ccm_runtime::writer::taint::{self, shutdown_taint};
 use ccm_runtime::{ApiError, InstanceView, Permission};
 use futures::StreamExt;
+use parking_lot::Mutex;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
@@ -132,10 +133,10 @@ impl LifecycleController {
         foreign.for_each(|(node, _)| self.skips.foreign(node));
         let now = self.now();
         let verdicts: Vec<Verdict> = {
-            let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unconfirmed = self.unconfirmed.lock();
             unconfirmed.retain(&asked);
             let names: BTreeSet<&NodeName> = asked.iter().map(|node| &node.name).collect();
-            self.reported.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
+            self.reported.lock().retain(|name, _| names.contains(name));
             asked.iter().zip(&answers).map(|(node, a)| decide::judge(node, a, now, &mut unconfirmed)).collect()
         };
         let mut deletions = Vec::new();
@@ -179,7 +180,7 @@ impl LifecycleController {
     /// The wall clock as it would be without jumps.
     fn now(&self) -> SystemTime {
         let clock = &self.shared.clock;
-        self.steady.lock().unwrap_or_else(PoisonError::into_inner).at(clock.now(), clock.wall())
+        self.steady.lock().at(clock.now(), clock.wall())
     }
 
     /// Writes at once.
@@ -213,7 +214,7 @@ impl LifecycleController {
     /// pass, and emits events about it.
     async fn delete_within_budget(&self, mut due: Vec<(&NodeRef, Evidence)>, cluster: usize) {
         let allowed = self.config.budget.of(cluster);
-        let last_tried = self.last_tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last_tried = self.last_tried.lock().clone();
         let behind = due.partition_point(|(node, _)| last_tried.as_ref().is_some_and(|last| node.name <= *last));
         due.rotate_left(behind);
         let (mut left, mut tries) = (allowed, allowed.saturating_mul(TRIES_PER_DELETION));
@@ -229,7 +230,7 @@ impl LifecycleController {
             tries -= now.len();
             // A dry run deletes nothing, and shows the same plan each time.
             if let (Some((node, _)), false) = (now.last(), self.shared.gate.is_dry_run()) {
-                *self.last_tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.name.clone());
+                *self.last_tried.lock() = Some(node.name.clone());
             }
         }
         let deferred: Vec<_> = due.collect();
@@ -253,7 +254,7 @@ impl LifecycleController {
     }
 
     fn tell_once(&self, node: &Node, reason: &str, message: &str) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         if reported.get(&node.name).is_some_and(|last| last == message) {
             return;
         }

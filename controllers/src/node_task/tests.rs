@@ -1,6 +1,6 @@
 //! Tasks that do not end, and the node of a key.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use ccm_provider::{
 };
 use ccm_runtime::runner::{Outcome, Reconciler, SyncError};
 use ccm_runtime::{Gate, Queue, RateLimit};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Key, NodeTaskController};
@@ -101,7 +102,7 @@ impl NodeTask for Fails {
         std::future::pending().await
     }
     fn failed(&self, _work: &NodeWork, _error: &ProviderError, last: bool) {
-        self.0.lock().unwrap().push(last);
+        self.0.lock().push(last);
     }
 }
 
@@ -118,6 +119,6 @@ async fn events_of_a_node_are_no_failures_of_its_task() {
     let work = NodeWork { name: "a".into(), provider_id: None, node: Some(node) };
     let mut answer = controller.reconcile(vec![(key.clone(), work)]).await;
     assert!(matches!(answer.remove(0).1, Err(SyncError::Provider { .. })), "it is tried again");
-    assert_eq!(*task.0.lock().unwrap(), [false]);
+    assert_eq!(*task.0.lock(), [false]);
     assert!(queue.add_rate_limited(key) < Duration::from_secs(1));
 }

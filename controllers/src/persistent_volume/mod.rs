@@ -12,7 +12,7 @@ pub mod decide;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::store::{FieldFilter, Reflector};
 use ccm_runtime::{Client, GateError, Metrics, Permission, RateLimit, Store};
+use parking_lot::Mutex;
 
 use self::decide::When;
 use crate::preview::{self, Preview, Unplanned};
@@ -327,7 +328,7 @@ impl VolumeController {
         let path = format!("/api/v1/persistentvolumes/{}", volume.metadata.name);
         match self.shared.gate.write(&Call::strategic(path, &mutation.merge_patch(volume)).metadata_only()).await {
             Ok(_) => {
-                *self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.forbidden_until.lock() = None;
                 let labels: Vec<&str> = mutation.labels.iter().map(|(key, _, _)| key.as_str()).collect();
                 let affinity = mutation.affinity.is_some();
                 tracing::info!(volume = %volume.metadata.name, ?labels, affinity, "labeled the volume");
@@ -350,9 +351,7 @@ impl VolumeController {
     /// Whether an error concerns this volume, or is the first about a permission, without which all volumes fail.
     fn is_news(&self, error: &ProviderError) -> bool {
         match error.class() {
-            ErrorClass::Denied { action } => {
-                self.reported.lock().unwrap_or_else(PoisonError::into_inner).insert(action)
-            }
+            ErrorClass::Denied { action } => self.reported.lock().insert(action),
             _ => true,
         }
     }
@@ -367,14 +366,14 @@ impl VolumeController {
 
     /// The time for which writes are paused for lack of permission.
     fn forbidden(&self) -> Option<Duration> {
-        let until = (*self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let until = (*self.forbidden_until.lock())?;
         Some(until.saturating_duration_since(self.shared.clock.now())).filter(|left| !left.is_zero())
     }
 
     /// Pauses writes after the API server refused one for lack of permission, since it would refuse all. Logs this
     /// once.
     fn refused(&self, error: &GateError) -> Duration {
-        let mut until = self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.forbidden_until.lock();
         if until.is_none() {
             tracing::warn!(
                 %error,

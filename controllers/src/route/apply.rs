@@ -5,7 +5,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
+use parking_lot::MutexGuard;
 use tokio::time::Instant;
 
 use super::decide::{self, Changes};
@@ -119,7 +120,7 @@ fn target(new: &NewRoute) -> NodeName {
 
 impl RouteController {
     fn busy(&self) -> MutexGuard<'_, Busy> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.busy.lock()
     }
 
     /// Leaves out what earlier writes that have not ended change. Returns the number of their ranges.

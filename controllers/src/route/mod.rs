@@ -10,8 +10,8 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
@@ -22,6 +22,7 @@ use ccm_runtime::{Permission, Queue, RateLimit, SyncError};
 use futures::FutureExt;
 use futures::channel::mpsc;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 
 use self::apply::{Busy, Writes, Written, carry_out};
 use self::decide::Changes;
@@ -154,11 +155,11 @@ impl RouteController {
         nodes.on_change(move |change| {
             let trigger = match &change {
                 ObjectChange::Added(node) => {
-                    self.departed.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.name);
+                    self.departed.lock().remove(&node.name);
                     Some(Trigger::NodeChange)
                 }
                 ObjectChange::Deleted(node) => {
-                    self.departed.lock().unwrap_or_else(PoisonError::into_inner).insert(node.name.clone());
+                    self.departed.lock().insert(node.name.clone());
                     Some(Trigger::NodeChange)
                 }
                 ObjectChange::Updated(old, new) if old.pod_cidrs != new.pod_cidrs || old.addresses != new.addresses => {
@@ -262,7 +263,7 @@ impl RouteController {
         match written {
             _ if busy > 0 => Err(format!("{busy} routes are still being written")),
             Written { lacking: 0, conditions: 0, .. } if unconfirmed == 0 => {
-                *self.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(nodes);
+                *self.settled.lock() = Some(nodes);
                 Ok(())
             }
             Written { lacking, conditions, .. } => Err(format!(
@@ -277,7 +278,7 @@ impl RouteController {
         let same = |a: &NodeRef, b: &NodeRef| {
             Arc::ptr_eq(a, b) || (a.name == b.name && a.pod_cidrs == b.pod_cidrs && a.addresses == b.addresses)
         };
-        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = self.settled.lock();
         let as_before = settled
             .as_ref()
             .is_some_and(|settled| settled.len() == nodes.len() && settled.iter().zip(nodes).all(|(a, b)| same(a, b)));
@@ -287,7 +288,7 @@ impl RouteController {
     }
 
     fn plan(&self, routes: &[Route], nodes: &[NodeRef]) -> Changes {
-        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut departed = self.departed.lock();
         let changes = decide::plan(routes, nodes, &self.cluster_cidrs, &departed, &self.shared.schemes);
         // Forget missing nodes without routes.
         departed.retain(|name| routes.iter().any(|route| route.target_node.as_ref() == Some(name)));

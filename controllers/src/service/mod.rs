@@ -24,7 +24,7 @@ mod writes;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -36,6 +36,7 @@ use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, Rest, SyncError};
 use ccm_runtime::{Client, Permission, Queue, RateLimit};
 use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 
 use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
@@ -391,7 +392,7 @@ impl ServiceController {
     }
 
     fn lock_candidates(&self) -> MutexGuard<'_, Option<Arc<[NodeRef]>>> {
-        self.candidates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.candidates.lock()
     }
 
     /// The current hosts of the load balancer of a Service.
@@ -452,11 +453,11 @@ impl ServiceController {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, ServiceState>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn lock_drifted(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Plan>> {
-        self.drifted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drifted.lock()
     }
 
     /// Forgets a Service whose load balancer is completely deleted.

@@ -4,13 +4,14 @@
 //! They are watched with the permissions of the process, as by the Go programs, and only if the provider requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::node::Pairs;
 use ccm_provider::{NodeName, ObjectChange, Related, Service, ServiceKey};
 use ccm_runtime::store::{Cached, EndpointSlice, FieldFilter, Namespace, Reflector};
 use ccm_runtime::{Client, Permission, Store};
+use parking_lot::Mutex;
 
 /// RBAC permission of [`Related::endpoint_slices`].
 const ENDPOINT_SLICES: Permission = Permission::new(
@@ -121,7 +122,7 @@ impl RelatedObjects {
     /// The nodes with a ready endpoint of a Service; `None` if EndpointSlices are not watched.
     pub(super) fn ready_nodes(&self, service: &ServiceKey) -> Option<BTreeSet<NodeName>> {
         self.slices.as_ref()?;
-        let ready = lock(&self.ready);
+        let ready = self.ready.lock();
         Some(ready.get(service).into_iter().flat_map(BTreeMap::values).flat_map(|slice| slice.ready.clone()).collect())
     }
 
@@ -132,10 +133,6 @@ impl RelatedObjects {
     }
 }
 
-fn lock(ready: &Mutex<Ready>) -> MutexGuard<'_, Ready> {
-    ready.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Applies a change of a slice to the index.
 fn index(ready: &Mutex<Ready>, change: ObjectChange<Arc<EndpointSlice>>) {
     let (old, new) = match change {
@@ -143,7 +140,7 @@ fn index(ready: &Mutex<Ready>, change: ObjectChange<Arc<EndpointSlice>>) {
         ObjectChange::Updated(old, new) => (Some(old), Some(new)),
         ObjectChange::Deleted(old) => (Some(old), None),
     };
-    let mut ready = lock(ready);
+    let mut ready = ready.lock();
     if let Some(old) = old {
         let key = old.service_key();
         let is_last = ready.get_mut(&key).is_some_and(|slices| {
@@ -218,12 +215,12 @@ mod tests {
         let objects = RelatedObjects::of(Some(store.clone()), None);
         let reported = Arc::new(Mutex::new(Vec::new()));
         let sink = reported.clone();
-        objects.on_endpoints(move |key| sink.lock().unwrap().push(key.to_string()));
+        objects.on_endpoints(move |key| sink.lock().push(key.to_string()));
         store.apply(slice("web-1", "web", &["a"], "1"));
         store.apply(slice("web-1", "web", &["a"], "2"));
         store.apply(slice("web-1", "web", &["b"], "3"));
         store.remove(&"shop/web-1".to_owned(), "4");
-        assert_eq!(*reported.lock().unwrap(), ["shop/web"; 3]);
+        assert_eq!(*reported.lock(), ["shop/web"; 3]);
     }
 
     #[test]

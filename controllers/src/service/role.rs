@@ -4,10 +4,11 @@
 //! When a Service loses its class because its type changed, its controller keeps it until the cleanup is done.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{Service, ServiceControllerSpec, ServiceKey};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::decide;
@@ -95,13 +96,9 @@ struct Owner {
 }
 
 impl Owners {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, Owner>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes ownership of a Service; false if another controller owns it.
     pub(super) fn take(&self, key: &ServiceKey, controller: &'static str) -> bool {
-        let mut owners = self.lock();
+        let mut owners = self.0.lock();
         owners.retain(|_, owner| owner.until.is_none_or(|until| until.elapsed() < CHANGE_HANDS));
         let owner = owners.entry(key.clone()).or_insert(Owner { controller, until: None });
         if owner.controller != controller {
@@ -113,7 +110,7 @@ impl Owners {
 
     /// Releases a Service.
     pub(super) fn release(&self, key: &ServiceKey, controller: &'static str) {
-        if let Some(owner) = self.lock().get_mut(key).filter(|owner| owner.controller == controller) {
+        if let Some(owner) = self.0.lock().get_mut(key).filter(|owner| owner.controller == controller) {
             owner.until = Some(Instant::now());
         }
     }

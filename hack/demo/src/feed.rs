@@ -1,8 +1,9 @@
 //! The log of events, in order and without duplicates: from the tour, the cluster, the cloud and the manager.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
 
 /// Facts with the same text within this time become one line.
 const FOLD: Duration = Duration::from_millis(350);
@@ -72,17 +73,13 @@ impl Feed {
         Self { began: Instant::now(), began_at: SystemTime::now(), state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Logs a fact about `subject` (empty for none).
     pub(crate) fn fact(&self, source: Source, subject: &str, text: impl Into<String>) {
-        self.lock().fact(self.elapsed(), source, subject, text.into());
+        self.state.lock().fact(self.elapsed(), source, subject, text.into());
     }
 
     /// The same, but logged only once in each act.
@@ -97,13 +94,13 @@ impl Feed {
 
     /// Like [`Feed::fact`], for an earlier fact: it is inserted at its time, if that part has not been printed yet.
     pub(crate) fn fact_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
-        self.lock().fact(at, source, subject, text.into());
+        self.state.lock().fact(at, source, subject, text.into());
     }
 
     /// Like [`Feed::fact_at`], but logged only once in each act.
     pub(crate) fn fact_once_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         let text = text.into();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.seen.insert(format!("{subject} {text}")) {
             state.fact(at, source, subject, text);
         }
@@ -111,7 +108,7 @@ impl Feed {
 
     /// Adds any other item; later facts are never inserted before it.
     pub(crate) fn add(&self, item: Item) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(item, Item::Act { .. }) {
             state.seen.clear();
         }
@@ -122,7 +119,7 @@ impl Feed {
     /// The next output of the plain log: all final entries, or all entries.
     pub(crate) fn take(&self, all: bool) -> Vec<Entry> {
         let now = self.elapsed();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (from, open, dropped) = (state.printed, state.open, state.dropped);
         let numbered = state.entries.iter().enumerate().map(|(i, entry)| (i + dropped, entry));
         let ready = numbered.skip_while(|(number, _)| *number < from);
@@ -134,7 +131,7 @@ impl Feed {
 
     /// The last items, oldest first, for the live view.
     pub(crate) fn last(&self, count: usize) -> Vec<Entry> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.entries.iter().skip(state.entries.len().saturating_sub(count)).cloned().collect()
     }
 }

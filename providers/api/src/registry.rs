@@ -263,7 +263,8 @@ impl Registry {
 mod tests {
     use std::error::Error as _;
     use std::path::PathBuf;
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -293,7 +294,7 @@ mod tests {
             config: Option<CloudConfig>,
             _: &FlagValues,
         ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
-            *self.config.lock().unwrap() = Some(config);
+            *self.config.lock() = Some(config);
             if self.fails { Err(ProviderError::unknown("no credentials")) } else { Ok(Arc::new(Cloud(self.name))) }
         }
     }
@@ -382,9 +383,9 @@ mod tests {
         let mut registry = Registry::new();
         registry.register(factory.clone()).unwrap();
         init(&registry, "fake", "").await.ok().unwrap();
-        assert!(factory.config.lock().unwrap().take().unwrap().is_none());
+        assert!(factory.config.lock().take().unwrap().is_none());
         init(&registry, "fake", FILE).await.ok().unwrap();
-        let config = factory.config.lock().unwrap().take().unwrap().unwrap();
+        let config = factory.config.lock().take().unwrap().unwrap();
         assert_eq!(config.path, PathBuf::from(FILE));
         assert!(config.text.contains("ccm-provider"));
         assert!(!format!("{config:?}").contains("ccm-provider\""), "the text may hold secrets");

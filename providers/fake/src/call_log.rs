@@ -3,10 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use ccm_provider::{ErrorClass, ProviderError, duration};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
@@ -128,7 +128,7 @@ impl CallLog {
     fn write<'a>(&self, line: impl FnOnce(&mut Out) -> Line<'a>) {
         let Some(out) = &self.out else { return };
         // Numbers and times are taken under the lock, so that they increase within one process.
-        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = out.lock();
         let line = line(&mut out);
         let written = serde_json::to_vec(&line).map_err(std::io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use ccm_provider::{CloudConfig, ErrorClass, Node, ProviderError};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value as Json, json};
 
 use crate::answer::Answer;
@@ -94,7 +95,7 @@ impl Cloud {
 
     /// The lock is never held over an `await`. After a panic under it, at worst a change is not saved.
     fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.lock()
     }
 
     /// Reads the file again if it changed, and returns the current configuration.

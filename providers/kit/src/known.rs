@@ -1,13 +1,13 @@
 //! Cached answers by key, including keys that do not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::batch::{Batcher, Bulk, Limits};
-use crate::lock::lock;
 
 /// Cached answers of a cloud by key. Only keys that are unknown or too old are requested, joined with concurrent
 /// requests of other callers. Cheap to clone.
@@ -57,7 +57,7 @@ impl<B: Bulk> Known<B> {
         let mut values = BTreeMap::new();
         let mut missing = Vec::new();
         {
-            let answers = lock(&self.0.answers);
+            let answers = self.0.answers.lock();
             for key in keys {
                 match answers.get(key).filter(|answer| self.is_fresh(answer, max_age, not_before)) {
                     Some(answer) => values.extend(answer.value.clone().map(|value| (key.clone(), value))),
@@ -70,7 +70,7 @@ impl<B: Bulk> Known<B> {
         }
         let asked = Instant::now();
         let outcomes = self.0.batcher.ask(missing).await;
-        let mut answers = lock(&self.0.answers);
+        let mut answers = self.0.answers.lock();
         answers.retain(|_, answer| self.is_fresh(answer, Duration::MAX, None));
         let mut failed = None;
         for (key, outcome) in outcomes {
@@ -87,7 +87,7 @@ impl<B: Bulk> Known<B> {
 
     /// Drops the cached answer for a key after a write to it.
     pub fn forget(&self, key: &B::Item) {
-        lock(&self.0.answers).remove(key);
+        self.0.answers.lock().remove(key);
     }
 
     fn is_fresh(&self, answer: &Answer<B::Answer>, max_age: Duration, not_before: Option<Instant>) -> bool {

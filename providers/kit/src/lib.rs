@@ -13,7 +13,6 @@
 //! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
 //! * [`renewed`]: tokens that are renewed before they end.
 //! * [`refused`]: calls that are refused because of some of their objects.
-//! * [`lock`]: a mutex without poisoning.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
 //! * [`balancer`]: the engine of load balancers.
 //! * [`fit()`]: members of a set that the cloud limits.
@@ -35,7 +34,6 @@ pub mod gcfg;
 pub mod http;
 pub mod inspect;
 pub mod known;
-mod lock;
 pub mod near_miss;
 pub mod refused;
 pub mod renewed;
@@ -48,7 +46,6 @@ pub use directory::Directory;
 pub use document::{Fields, Problems, Value};
 pub use fit::{Fit, fit};
 pub use known::Known;
-pub use lock::lock;
 pub use refused::split_refused;
 pub use renewed::{Life, Renewed};
 pub use routes::PlannedRoutes;

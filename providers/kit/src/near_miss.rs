@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_provider::well_known::ANNOTATION_PROVIDED_NODE_IP;
 use ccm_provider::{AddressType, Node, NodeAddress, ProviderError};
+use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use crate::lock::lock;
 
 /// Names are looked up again within minutes while their nodes exist.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,14 +25,14 @@ pub struct FoundNames(Mutex<BTreeMap<String, Instant>>);
 impl FoundNames {
     /// Records names for which a machine was found.
     pub fn add<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        let (mut found, now) = (lock(&self.0), Instant::now());
+        let (mut found, now) = (self.0.lock(), Instant::now());
         found.retain(|_, at| at.elapsed() < KEPT);
         found.extend(names.into_iter().map(|name| (name.to_owned(), now)));
     }
 
     /// Whether a machine was found for this name.
     pub fn contains(&self, name: &str) -> bool {
-        lock(&self.0).get(name).is_some_and(|at| at.elapsed() < KEPT)
+        self.0.lock().get(name).is_some_and(|at| at.elapsed() < KEPT)
     }
 }
 
@@ -160,6 +158,6 @@ mod tests {
         tokio::time::advance(KEPT).await;
         assert!(!found.contains("a"));
         found.add(["b"]);
-        assert_eq!(lock(&found.0).len(), 1, "old names are dropped");
+        assert_eq!(found.0.lock().len(), 1, "old names are dropped");
     }
 }

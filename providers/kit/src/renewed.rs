@@ -2,16 +2,16 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::batch::Interrupted;
-use crate::lock::lock;
 use crate::snapshot::{Cached, Stamped};
 
 /// The interval at which the end is checked, and the time between attempts to renew a valid credential.
@@ -104,7 +104,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Shared<T, E> {
         let (now, life) = (Timestamp::now(), (self.life)(&last.value));
         let is_valid = life.is_none_or(|life| now < life.end);
         if is_valid && life.is_some_and(|life| life.renew <= now) {
-            let mut tried = lock(&self.tried);
+            let mut tried = self.tried.lock();
             if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
                 *tried = Some(Instant::now());
                 drop(self.after(last.began).now_or_never());

@@ -1,12 +1,13 @@
 //! Faults that can be enabled while the server runs. All are counted and none is random, so that runs are repeatable.
 
 use crate::kind::{KINDS, Kind};
-use crate::lock;
 use crate::signal::Signal;
 use crate::store::{Core, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The requests to which a fault applies. An unset field matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -201,7 +202,7 @@ impl Faults {
 
     /// Enables a fault. Faults are applied in the order in which they were added.
     pub fn add(&self, fault: Fault) -> FaultId {
-        let mut active = lock(&self.active);
+        let mut active = self.active.lock();
         let id = FaultId(active.last_key_value().map_or(1, |(last, _)| last.0 + 1));
         active.insert(id, Active { fault, seen: 0, fired: 0 });
         id
@@ -209,24 +210,24 @@ impl Faults {
 
     /// Disables a fault. Returns the number of its hits.
     pub fn remove(&self, id: FaultId) -> u64 {
-        lock(&self.active).remove(&id).map_or(0, |active| active.fired)
+        self.active.lock().remove(&id).map_or(0, |active| active.fired)
     }
 
     /// The number of hits of a fault.
     pub fn fired(&self, id: FaultId) -> u64 {
-        lock(&self.active).get(&id).map_or(0, |active| active.fired)
+        self.active.lock().get(&id).map_or(0, |active| active.fired)
     }
 
     /// Disables everything: faults, stale reads, frozen watches.
     pub fn clear(&self) {
-        lock(&self.active).clear();
-        lock(&self.stale).clear();
+        self.active.lock().clear();
+        self.stale.lock().clear();
         self.thaw_watches(None);
     }
 
     fn switch(&self, resource: Option<&str>, mut change: impl FnMut(&mut Watches, usize)) {
         for kind in KINDS.iter().filter(|kind| resource.is_none_or(|resource| resource == kind.plural)) {
-            change(&mut lock(&self.watches), kind.index);
+            change(&mut self.watches.lock(), kind.index);
         }
         self.switched.send();
     }
@@ -248,12 +249,12 @@ impl Faults {
 
     /// The number of times the watches of a kind were dropped.
     pub(crate) fn drops(&self, kind: &Kind) -> u64 {
-        lock(&self.watches).drops.get(&kind.index).copied().unwrap_or_default()
+        self.watches.lock().drops.get(&kind.index).copied().unwrap_or_default()
     }
 
     /// Whether the watches of a kind deliver nothing.
     pub(crate) fn is_frozen(&self, kind: &Kind) -> bool {
-        lock(&self.watches).frozen.contains(&kind.index)
+        self.watches.lock().frozen.contains(&kind.index)
     }
 
     /// Freezes the state that gets and lists of this resource return, until [`Faults::fresh_reads`]. Writes and watches
@@ -271,20 +272,20 @@ impl Faults {
     fn set_stale(&self, resource: &str, all: bool) {
         if let Some(kind) = Kind::by_plural(resource) {
             let snapshot = Arc::new(self.core.snapshot(kind));
-            lock(&self.stale).insert(kind.index, Stale { snapshot, all });
+            self.stale.lock().insert(kind.index, Stale { snapshot, all });
         }
     }
 
     /// Ends [`Faults::stale_reads`] and [`Faults::lag_cache`].
     pub fn fresh_reads(&self, resource: &str) {
         if let Some(kind) = Kind::by_plural(resource) {
-            lock(&self.stale).remove(&kind.index);
+            self.stale.lock().remove(&kind.index);
         }
     }
 
     /// The state for a read with this version, if not the real one.
     pub(crate) fn view(&self, kind: &Kind, version: &str) -> Option<Arc<Snapshot>> {
-        let stale = lock(&self.stale);
+        let stale = self.stale.lock();
         let stale = stale.get(&kind.index).filter(|stale| stale.all || !version.is_empty())?;
         Some(Arc::clone(&stale.snapshot))
     }
@@ -292,7 +293,7 @@ impl Faults {
     /// The effects on this request, in order. Counts the request.
     pub(crate) fn consult(&self, request: &RequestFacts<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for active in lock(&self.active).values_mut().filter(|active| active.fault.matching.covers(request)) {
+        for active in self.active.lock().values_mut().filter(|active| active.fault.matching.covers(request)) {
             active.seen += 1;
             let Some(turn) = active.seen.checked_sub(active.fault.skip + 1) else { continue };
             let left = active.fault.times.is_none_or(|times| active.fired < times);

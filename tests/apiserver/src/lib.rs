@@ -50,8 +50,3 @@ pub use patch::Patch;
 pub use server::ApiServer;
 pub use store::{IN_PROCESS, Store};
 pub use watch::{EventType, Watch, WatchEvent};
-
-/// Ignores poisoning: a panic while a lock is held is reported by its own test and should not fail the others.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}

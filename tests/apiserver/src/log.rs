@@ -1,9 +1,8 @@
 //! The log of client requests: complete writes, and counts of all requests.
-
-use crate::lock;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 /// The maximum number of writes to keep; the oldest are dropped.
 const LIMIT: usize = 200_000;
@@ -51,7 +50,7 @@ pub struct RequestLog {
 
 impl RequestLog {
     pub(crate) fn write(&self, entry: WriteEntry) {
-        let mut writes = lock(&self.writes);
+        let mut writes = self.writes.lock();
         if writes.len() == LIMIT {
             writes.pop_front();
         }
@@ -60,12 +59,12 @@ impl RequestLog {
 
     pub(crate) fn count(&self, verb: &str, resource: &str, status: u16) {
         let key = CountKey { verb: verb.to_owned(), resource: resource.to_owned(), status };
-        *lock(&self.counts).entry(key).or_default() += 1;
+        *self.counts.lock().entry(key).or_default() += 1;
     }
 
     /// All writes since the last [`RequestLog::clear`], including in-process ones.
     pub fn writes(&self) -> Vec<WriteEntry> {
-        lock(&self.writes).iter().cloned().collect()
+        self.writes.lock().iter().cloned().collect()
     }
 
     /// The writes received over HTTP.
@@ -75,7 +74,7 @@ impl RequestLog {
 
     /// HTTP requests by verb, resource and status.
     pub fn counts(&self) -> BTreeMap<CountKey, u64> {
-        lock(&self.counts).clone()
+        self.counts.lock().clone()
     }
 
     /// HTTP requests with this verb on this resource, with any response.
@@ -85,7 +84,7 @@ impl RequestLog {
 
     /// Clears writes and counts.
     pub fn clear(&self) {
-        lock(&self.writes).clear();
-        lock(&self.counts).clear();
+        self.writes.lock().clear();
+        self.counts.lock().clear();
     }
 }

@@ -5,9 +5,9 @@ use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 
 /// The modules of `hack/k8s` with a component: the value that selects one in the environment, and its go.mod. The
 /// first is the default.
@@ -114,7 +114,7 @@ fn here(component: &Component) -> anyhow::Result<Option<PathBuf>> {
         let Component { name, version, .. } = component;
         let at = component.cached().map_or_else(|| "the user's cache".to_owned(), |path| path.display().to_string());
         let reason = format!("no {name} {version} at {at}; `hack/k8s/build.sh {name}` builds it");
-        if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(name) || is_ci() {
+        if REPORTED.lock().insert(name) || is_ci() {
             not_run(&reason)?;
         }
     }

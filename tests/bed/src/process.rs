@@ -4,12 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 use crate::binaries::Binaries;
@@ -247,7 +248,7 @@ impl Processes {
 
     fn running(&self) -> MutexGuard<'_, Running> {
         // A panicking test must not prevent the cleanup of its bed.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 

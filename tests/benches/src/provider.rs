@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use ccm_provider::{
     AddressType, Aspects, CloudConfig, CloudProvider, FlagValues, InstanceMetadata, InstancesV2, Lookup, NodeAddress,
     NodeRef, ProviderError, ProviderFactory,
 };
+use parking_lot::Mutex;
 
 /// Latency of one read.
 const READ: Duration = Duration::from_millis(50);
@@ -60,7 +61,7 @@ impl InstancesV2 for Cloud {
     async fn lookup(&self, nodes: &[NodeRef], _aspects: Aspects) -> Vec<Lookup> {
         for page in nodes.chunks(PAGE) {
             tokio::time::sleep(READ).await;
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut log = self.log.lock();
             // A lost line would make the figure too low, so a failure ends the run.
             if let Err(error) = writeln!(log, "{}", page.len()) {
                 return nodes.iter().map(|_| Lookup::Unknown(ProviderError::unknown(error.to_string()))).collect();

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::{env, fs};
+
+use parking_lot::Mutex;
 
 /// The folder of a script: its name, and the version of its main package, from the pins of all.
 pub(crate) fn folder(name: &str, package: &str, pins: &str) -> Option<PathBuf> {
@@ -43,7 +45,7 @@ pub(crate) fn not_here(reason: &str) -> io::Result<()> {
     }
     // Once per reason: a line per test would be noise.
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if crate::core::lock(&REPORTED).insert(reason.to_owned()) {
+    if REPORTED.lock().insert(reason.to_owned()) {
         io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())?;
     }
     Ok(())

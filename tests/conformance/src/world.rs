@@ -1,11 +1,12 @@
 //! An API server, a cloud in a file, and the program under test.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ccm_test_bed::{Audit, Bed, Make, Object, Process};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::arguments::Options;
@@ -55,7 +56,7 @@ impl World {
     }
 
     fn change_cloud(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
-        let mut cloud = self.cloud.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cloud = self.cloud.lock();
         change(&mut cloud);
         let next = self.file("cloud.next");
         std::fs::write(&next, cloud.to_string())?;

@@ -1,7 +1,7 @@
 //! The cluster of a test, as a provider sees it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use ccm_provider::{
     Clock, ConfigMapData, ConfigMapSpec, ConfigMaps, EventSink, EventType, LeaderToken, NodeReader, NodeRef,
     ObjectChange, ProviderContext, ProviderError, Service, ServiceKey, ServiceReader, SharedInformers, Subject,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 type Time = dyn Fn() -> (Instant, SystemTime) + Send + Sync;
 
@@ -103,7 +104,7 @@ impl TestCluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

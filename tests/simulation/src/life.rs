@@ -1,11 +1,12 @@
 //! One manager process, from start to end, and its faults.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::Clock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The kinds of writes that count towards a crash.
@@ -173,12 +174,12 @@ impl Life {
 
     /// Sets the crash point.
     pub fn crash_at(&self, point: CrashPoint) {
-        *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
+        *self.crash.lock() = Some(point);
     }
 
     /// Removes the crash point.
     pub fn spare(&self) {
-        *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.crash.lock() = None;
     }
 
     /// The number of counted writes that the process has begun.
@@ -192,7 +193,7 @@ impl Life {
             return Permit::Dead;
         }
         self.writes.fetch_add(1, Ordering::SeqCst);
-        let mut crash = self.crash.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut crash = self.crash.lock();
         let Some(point) = crash.as_mut().filter(|point| point.target.is_none_or(|t| t == target)) else {
             return Permit::Go;
         };

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The record of a run, and its violations.
@@ -61,10 +61,6 @@ impl Default for Trace {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Trace {
     /// Simulated time since the run began.
     pub fn now(&self) -> Duration {
@@ -74,30 +70,30 @@ impl Trace {
     /// Adds one line.
     pub fn say(&self, line: impl fmt::Display) {
         let now = self.now();
-        lock(&self.lines).push(format!("{:>5}.{:03} {line}", now.as_secs(), now.subsec_millis()));
+        self.lines.lock().push(format!("{:>5}.{:03} {line}", now.as_secs(), now.subsec_millis()));
     }
 
     /// Records a violation of an invariant.
     pub fn violated(&self, invariant: Invariant, details: impl fmt::Display) {
         let violation = Violation { invariant, details: details.to_string() };
         self.say(format_args!("VIOLATED {violation}"));
-        lock(&self.found).push(violation);
+        self.found.lock().push(violation);
     }
 
     /// The first violation.
     pub fn first_violation(&self) -> Option<Violation> {
-        lock(&self.found).first().cloned()
+        self.found.lock().first().cloned()
     }
 
     /// The lines.
     pub fn lines(&self) -> Vec<String> {
-        lock(&self.lines).clone()
+        self.lines.lock().clone()
     }
 
     /// A digest of the run.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for line in lock(&self.lines).iter() {
+        for line in self.lines.lock().iter() {
             hasher.write(line.as_bytes());
         }
         hasher.finish()

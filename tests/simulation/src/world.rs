@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ccm_test_apiserver::{ApiServer, Clock, Faults, Handler, Options, Patch, Store, StreamingLists};
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -148,11 +149,11 @@ impl World {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     pub(crate) fn dice<R>(&self, roll: impl FnOnce(&mut StdRng) -> R) -> R {
-        roll(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+        roll(&mut self.rng.lock())
     }
 
     /// One-way latency of a request in milliseconds.

@@ -1,7 +1,7 @@
 //! One cluster, one cloud, any number of managers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +12,7 @@ use ccm_runtime::{Client, Metrics};
 use ccm_test_apiserver::{ApiServer, Clock, Faults, Options, Patch, Store, WriteEntry};
 use ccm_test_bed::Bed;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -420,7 +421,7 @@ impl Rig {
 
     /// Simulated or real time since the creation of the rig or the last call.
     pub fn lap(&self) -> Duration {
-        let mut lap = self.lap.lock().unwrap();
+        let mut lap = self.lap.lock();
         std::mem::replace(&mut *lap, Instant::now()).elapsed()
     }
 

@@ -1,6 +1,5 @@
-use std::sync::Mutex;
-
 use ccm_provider::{ProviderError, VolumeLabels as Labels, VolumeSource};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
@@ -18,7 +17,7 @@ impl Volumes for Cloud {
         let mut answers = Vec::new();
         for volume in volumes {
             let id = volume.volume_id().unwrap();
-            self.asked.lock().unwrap().push(id.to_owned());
+            self.asked.lock().push(id.to_owned());
             answers.push(match id {
                 "gone" => Err(ProviderError::DiskNotFound),
                 "slow" => {
@@ -67,7 +66,7 @@ impl Scene {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.cloud.asked.lock().unwrap().clone()
+        self.cloud.asked.lock().clone()
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Source: `controller-manager/pkg/clientbuilder`, `DynamicControllerClientBuilder`.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ccm_provider::Clock;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -87,14 +88,14 @@ impl Account {
 
     /// Records that the server answered 401 to this token: the next request gets another one.
     pub(super) fn refused(&self, seen: &Arc<Token>) {
-        let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
+        let mut token = self.token.write();
         if token.as_ref().is_some_and(|token| Arc::ptr_eq(token, seen)) {
             *token = None;
         }
     }
 
     fn known(&self) -> Option<Arc<Token>> {
-        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.token.read().clone()
     }
 
     async fn renew(&self, wait: bool) -> Result<Arc<Token>, ApiError> {
@@ -115,7 +116,7 @@ impl Account {
             (Err(error), _) => return Err(error),
         };
         let token = Arc::new(token);
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&token));
+        *self.token.write() = Some(Arc::clone(&token));
         Ok(token)
     }
 

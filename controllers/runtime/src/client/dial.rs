@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use futures::stream::FuturesUnordered;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
+use parking_lot::Mutex;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
@@ -129,13 +130,13 @@ pub(super) fn one_for_all(dial: Dial) -> Dial {
     BoxCloneSyncService::new(tower::service_fn(move |target: Uri| {
         let (dial, shared) = (dial.clone(), Arc::clone(&shared));
         async move {
-            let began = shared.lock().unwrap_or_else(PoisonError::into_inner).0;
+            let began = shared.lock().0;
             let io = dial.oneshot(target).await?;
             if !io.connected().is_negotiated_h2() {
                 return Ok(io);
             }
             {
-                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut shared = shared.lock();
                 if shared.0 == began || shared.1.strong_count() == 0 {
                     let life = Arc::new(());
                     *shared = (shared.0 + 1, Arc::downgrade(&life));

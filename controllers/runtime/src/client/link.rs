@@ -1,11 +1,12 @@
 //! The connection to the API server with this process's own credentials, which may change while it runs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
@@ -115,7 +116,7 @@ impl Link {
 
 impl Files {
     fn current(&self) -> Arc<Session> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Reads the files; makes a session of them if they differ, or in any case.
@@ -140,7 +141,7 @@ impl Files {
         match build(setup).await {
             Ok(session) => {
                 tracing::info!("credentials for the API server were read again");
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+                *self.current.write() = Arc::new(session);
             }
             Err(error) => tracing::warn!(%error, "the credentials cannot be used; the old ones stay in use"),
         }

@@ -1,8 +1,7 @@
 //! Errors, headers, waits and identities, over a transport in the process.
 
-use std::sync::Mutex;
-
 use http::{Response, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::call::{JSON, METADATA_ONLY};
@@ -39,8 +38,8 @@ fn server(answer: impl Fn(&Seen, usize) -> (u16, Option<u64>, Value) + Send + Sy
             user_agent: header(header::USER_AGENT),
             after: start.elapsed(),
         };
-        let number = log.lock().unwrap().len();
-        log.lock().unwrap().push(seen.clone());
+        let number = log.lock().len();
+        log.lock().push(seen.clone());
         let (status, retry_after, body) = answer(&seen, number);
         async move {
             let mut response = Response::builder().status(status);
@@ -54,11 +53,11 @@ fn server(answer: impl Fn(&Seen, usize) -> (u16, Option<u64>, Value) + Send + Sy
 }
 
 fn count(requests: &Requests) -> usize {
-    requests.lock().unwrap().len()
+    requests.lock().len()
 }
 
 fn times(requests: &Requests) -> Vec<u64> {
-    requests.lock().unwrap().iter().map(|seen| seen.after.as_secs()).collect()
+    requests.lock().iter().map(|seen| seen.after.as_secs()).collect()
 }
 
 fn later() -> Value {
@@ -102,7 +101,7 @@ async fn a_write_of_metadata_only_asks_for_the_metadata_alone() {
     let call = Call::strategic("/x", &json!({}));
     client.send(&call).await.unwrap();
     client.send(&call.metadata_only()).await.unwrap();
-    let accepted: Vec<String> = requests.lock().unwrap().iter().map(|seen| seen.accept.clone()).collect();
+    let accepted: Vec<String> = requests.lock().iter().map(|seen| seen.accept.clone()).collect();
     assert_eq!(accepted, [JSON, METADATA_ONLY]);
 }
 
@@ -230,7 +229,7 @@ fn issuer(clock: &Arc<SimulatedClock>, fails: impl Fn(usize) -> bool + Send + Sy
         if !seen.path.ends_with("/token") {
             return (200, None, json!({}));
         }
-        let mut issued = issued.lock().unwrap();
+        let mut issued = issued.lock();
         let number = *issued;
         *issued += 1;
         if fails(number) {
@@ -243,7 +242,7 @@ fn issuer(clock: &Arc<SimulatedClock>, fails: impl Fn(usize) -> bool + Send + Sy
 
 /// The tokens of the requests for `/x`.
 fn used(requests: &Requests) -> Vec<String> {
-    let requests = requests.lock().unwrap();
+    let requests = requests.lock();
     requests.iter().filter(|seen| seen.path == "/x").map(|seen| seen.authorization.clone()).collect()
 }
 
@@ -272,8 +271,7 @@ async fn a_token_is_renewed_in_the_background_when_a_fifth_of_its_life_is_left()
     ask().await;
     assert_eq!(used(&requests), ["Bearer t0", "Bearer t0", "Bearer t0", "Bearer t0", "Bearer t1"]);
     // The base client requested them, without credentials of the account.
-    let asked =
-        requests.lock().unwrap().iter().filter(|seen| seen.path.ends_with("/token")).cloned().collect::<Vec<_>>();
+    let asked = requests.lock().iter().filter(|seen| seen.path.ends_with("/token")).cloned().collect::<Vec<_>>();
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|seen| seen.authorization.is_empty()));
     assert_eq!(asked[0].path, "/api/v1/namespaces/kube-system/serviceaccounts/node-controller/token");
@@ -337,8 +335,8 @@ async fn a_token_that_is_refused_is_replaced_and_the_request_sent_once_more() {
     let (base, requests) = server(move |seen, _| match (&*seen.path, &*seen.authorization) {
         ("/x", "Bearer t1") => (401, None, json!({"message": "Unauthorized", "reason": "Unauthorized"})),
         (path, _) if path.ends_with("/token") => {
-            *issued.lock().unwrap() += 1;
-            let token = format!("t{}", issued.lock().unwrap());
+            *issued.lock() += 1;
+            let token = format!("t{}", issued.lock());
             (201, None, json!({"status": {"token": token, "expirationTimestamp": ends}}))
         }
         _ => (200, None, json!({})),
@@ -366,7 +364,6 @@ async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_b
         base.for_account("kube-system", "a", clock()).await.unwrap();
         let named: Vec<String> = requests
             .lock()
-            .unwrap()
             .iter()
             .map(|seen| {
                 let what = match &*seen.path {
@@ -392,7 +389,7 @@ async fn a_token_that_is_not_granted_is_asked_for_once() {
     let client = base.for_account("kube-system", "a", clock()).await.unwrap();
     let error = client.send(&Call::get("/x")).await.unwrap_err();
     assert!(error.is_forbidden(), "{error}");
-    assert_eq!(requests.lock().unwrap().iter().filter(|seen| seen.path.ends_with("/token")).count(), 1);
+    assert_eq!(requests.lock().iter().filter(|seen| seen.path.ends_with("/token")).count(), 1);
 }
 
 /// The roles of some Go programs grant tokens, and nothing else on accounts.

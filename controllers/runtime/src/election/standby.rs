@@ -4,11 +4,11 @@
 //! upstream allow no watch on leases; then the candidate only polls, as upstream does.
 
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{Candidate, Lease};
@@ -54,7 +54,7 @@ impl Open {
                     Err(_) => return Seen::Ended(None),
                 }
             }
-            match self.frames.get_mut().unwrap_or_else(PoisonError::into_inner).next().await {
+            match self.frames.get_mut().next().await {
                 Some(Ok(frame)) if self.buffer.len() + frame.len() <= MAX_LINE => self.buffer.extend_from_slice(&frame),
                 Some(Err(error)) => return Seen::Ended(Some(error)),
                 Some(Ok(_)) | None => return Seen::Ended(None),

@@ -1,10 +1,11 @@
 mod server;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::{EventSink, EventType, Subject};
+use parking_lot::Mutex;
 use rand::Rng;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -48,7 +49,7 @@ struct Sink {
 impl EventSink for Sink {
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str) {
         assert_eq!((kind, reason), (EventType::Normal, "LeaderElection"));
-        self.emitted.lock().unwrap().push((subject.clone(), message.to_owned()));
+        self.emitted.lock().push((subject.clone(), message.to_owned()));
         (self.check)(message);
     }
 }
@@ -103,7 +104,7 @@ impl Process {
     }
 
     fn emitted(&self) -> Vec<String> {
-        self.emitted.lock().unwrap().iter().map(|(_, message)| message.clone()).collect()
+        self.emitted.lock().iter().map(|(_, message)| message.clone()).collect()
     }
 }
 
@@ -149,7 +150,7 @@ async fn a_missing_lease_is_created() {
         })
     );
     assert_eq!(a.emitted(), ["a became leader"]);
-    let (subject, _) = a.emitted.lock().unwrap()[0].clone();
+    let (subject, _) = a.emitted.lock()[0].clone();
     assert_eq!((subject.kind, subject.api_version), ("Lease", "coordination.k8s.io/v1"));
     assert_eq!((&*subject.namespace, &*subject.name, &*subject.uid), ("kube-system", "ccm", "uid-1"));
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(1.0));
@@ -266,7 +267,7 @@ async fn a_longer_outage_loses_the_lease_before_another_takes_it() {
     assert!(cut.elapsed() > s(9), "{:?}", cut.elapsed());
     assert_eq!(timeout(s(1), a.running).await.unwrap().unwrap(), Ended::Lost);
     assert_eq!(a.leadership.state(), State::Lost);
-    assert_eq!(*a.emitted.lock().unwrap().last().unwrap().1, *"a stopped leading");
+    assert_eq!(*a.emitted.lock().last().unwrap().1, *"a stopped leading");
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(0.0));
     until(s(20), || b.leads()).await;
     assert!(cut.elapsed() <= s(17) + ms(400), "{:?}", cut.elapsed());
@@ -480,7 +481,7 @@ type Everyone = Arc<Mutex<Vec<(String, Leadership)>>>;
 
 fn assert_one_leader(everyone: &Everyone, seed: u64) {
     let leading: Vec<String> =
-        everyone.lock().unwrap().iter().filter(|(_, l)| l.may_write()).map(|(name, _)| name.clone()).collect();
+        everyone.lock().iter().filter(|(_, l)| l.may_write()).map(|(name, _)| name.clone()).collect();
     assert!(leading.len() <= 1, "seed {seed}: {leading:?} lead at the same time");
 }
 
@@ -493,7 +494,7 @@ async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Ever
         let (others, counted) = (everyone.clone(), terms.clone());
         let check = move |message: &str| {
             if message.ends_with("became leader") {
-                *counted.lock().unwrap() += 1;
+                *counted.lock() += 1;
                 assert_one_leader(&others, seed);
             }
         };
@@ -502,7 +503,7 @@ async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Ever
         let renew_deadline = if rng.random() { s(10) } else { ms(14_900) };
         let config = ElectionConfig { renew_deadline, ..config(&identity) };
         let process = Process::start_with(&server, config, net, rng.random(), check);
-        everyone.lock().unwrap().push((identity, process.leadership.clone()));
+        everyone.lock().push((identity, process.leadership.clone()));
         let mut running = process.running;
         loop {
             tokio::select! {
@@ -549,7 +550,7 @@ fn two_candidates_never_lead_at_the_same_time_whatever_fails() {
                 () = second => {}
                 () = watch => {}
             }
-            *terms.lock().unwrap()
+            *terms.lock()
         });
     }
     // Otherwise the checks above prove nothing.

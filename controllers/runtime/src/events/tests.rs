@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -7,6 +7,7 @@ use ccm_provider::{ErrorClass, EventSink, EventType, Subject};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -40,13 +41,13 @@ async fn serve(server: Server, request: Request<Body>) -> Result<Response<Full<B
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let slow = {
-        let mut inner = server.lock().unwrap();
+        let mut inner = server.lock();
         inner.in_flight += 1;
         inner.most_in_flight = inner.most_in_flight.max(inner.in_flight);
         inner.slow
     };
     sleep(slow).await;
-    let mut inner = server.lock().unwrap();
+    let mut inner = server.lock();
     inner.in_flight -= 1;
     let fault = (inner.fault)(inner.log.len(), &method);
     inner.log.push((method.clone(), path.clone(), body.clone(), Instant::now()));
@@ -129,7 +130,7 @@ impl Bed {
     }
 
     fn log(&self) -> Vec<(Method, String, Value)> {
-        self.server.lock().unwrap().log.iter().map(|(m, p, b, _)| (m.clone(), p.clone(), b.clone())).collect()
+        self.server.lock().log.iter().map(|(m, p, b, _)| (m.clone(), p.clone(), b.clone())).collect()
     }
 
     fn methods(&self) -> Vec<String> {
@@ -137,7 +138,7 @@ impl Bed {
     }
 
     fn stored(&self) -> Vec<Value> {
-        self.server.lock().unwrap().objects.values().cloned().collect()
+        self.server.lock().objects.values().cloned().collect()
     }
 
     fn outcome(&self, outcome: &str) -> f64 {
@@ -223,7 +224,7 @@ async fn counting_an_event_that_has_expired_creates_it_again_with_its_count() {
     let bed = Bed::new();
     bed.warn(&service("web"), "no");
     bed.settle().await;
-    bed.server.lock().unwrap().objects.clear();
+    bed.server.lock().objects.clear();
     bed.warn(&service("web"), "no");
     bed.settle().await;
     assert_eq!(bed.methods(), ["POST", "PATCH", "POST"]);
@@ -298,7 +299,7 @@ async fn a_server_that_cannot_be_reached_is_tried_again() {
         bed.settle().await;
         assert_eq!(bed.methods(), ["POST", "POST", "POST", "POST", "PATCH"]);
         assert_eq!(bed.stored()[0]["count"], 2);
-        let times: Vec<Instant> = bed.server.lock().unwrap().log.iter().map(|(.., at)| *at).collect();
+        let times: Vec<Instant> = bed.server.lock().log.iter().map(|(.., at)| *at).collect();
         assert!(times[1] - times[0] <= s(10));
         assert!(times[3] - times[1] >= s(20), "{times:?}");
     }
@@ -352,13 +353,13 @@ async fn an_outage_keeps_a_bounded_number_of_events() {
 #[tokio::test(start_paused = true)]
 async fn few_requests_are_in_flight_and_a_count_waits_for_its_event() {
     let bed = Bed::new();
-    bed.server.lock().unwrap().slow = s(1);
+    bed.server.lock().slow = s(1);
     for n in 0..40 {
         bed.warn(&service(&format!("s{n}")), "no");
         bed.warn(&service(&format!("s{n}")), "no");
     }
     bed.settle().await;
-    assert_eq!(bed.server.lock().unwrap().most_in_flight, 4);
+    assert_eq!(bed.server.lock().most_in_flight, 4);
     assert_eq!(bed.log().len(), 80);
     assert!(bed.stored().iter().all(|event| event["count"] == 2));
 }
@@ -381,7 +382,7 @@ async fn one_object_that_is_refused_for_now_does_not_hold_up_others() {
 #[tokio::test(start_paused = true)]
 async fn flush_waits_for_all_and_no_longer_than_it_may() {
     let bed = Bed::new();
-    bed.server.lock().unwrap().slow = s(3);
+    bed.server.lock().slow = s(3);
     bed.warn(&service("a"), "no");
     bed.warn(&service("b"), "no");
     assert_eq!(bed.recorder.flush(s(1)).await, 2);

@@ -13,7 +13,9 @@ mod text;
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 pub use ccm_provider::metric::{
     Def, Exported, GaugeVec, Group, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Kind,
@@ -72,25 +74,25 @@ impl Metrics {
 
     /// The metrics of this type; each caller gets the same ones.
     pub fn part<T: Part>(&self) -> Arc<T> {
-        let there = lock(&self.0.parts).get(&TypeId::of::<T>()).cloned();
+        let there = self.0.parts.lock().get(&TypeId::of::<T>()).cloned();
         if let Some(part) = there.and_then(|part| part.downcast().ok()) {
             return part;
         }
         // Created without the lock, since it may request other parts. If two are created at once, the first one stays.
         let made: Arc<T> = Arc::new(T::new(self));
-        let kept = lock(&self.0.parts).entry(TypeId::of::<T>()).or_insert_with(|| made.clone()).clone();
+        let kept = self.0.parts.lock().entry(TypeId::of::<T>()).or_insert_with(|| made.clone()).clone();
         kept.downcast().unwrap_or(made)
     }
 
     /// Registers a function that runs before each scrape and replaces the one of that name: for gauges computed from
     /// the state. It must be quick.
     pub fn at_scrape(&self, name: &'static str, refresh: impl Fn() + Send + 'static) {
-        lock(&self.0.at_scrape).insert(name, Box::new(refresh));
+        self.0.at_scrape.lock().insert(name, Box::new(refresh));
     }
 
     /// Also shows the metrics of another registry, such as a provider's, which replaces the one of that name.
     pub fn include(&self, name: &'static str, other: Registry) {
-        lock(&self.0.others).insert(name, other);
+        self.0.others.lock().insert(name, other);
     }
 
     /// A registry that prefixes each name with `prefix` and an underscore. Its metrics are shown too; each caller gets
@@ -100,7 +102,7 @@ impl Metrics {
     ///
     /// The prefix is not valid in a name.
     pub fn prefixed(&self, prefix: &'static str) -> Result<Registry, String> {
-        let mut others = lock(&self.0.others);
+        let mut others = self.0.others.lock();
         if let Some(there) = others.get(prefix) {
             return Ok(there.clone());
         }
@@ -112,12 +114,12 @@ impl Metrics {
     /// Everything in the text format of Prometheus.
     pub fn text(&self) -> String {
         let inner = &self.0;
-        for refresh in lock(&inner.at_scrape).values() {
+        for refresh in inner.at_scrape.lock().values() {
             refresh();
         }
         let mut text = text::encode(&inner.registry.gather());
         process::append(&mut text);
-        for other in lock(&inner.others).values() {
+        for other in inner.others.lock().values() {
             text.push_str(&text::encode(&other.gather()));
         }
         text
@@ -146,8 +148,4 @@ impl Metrics {
         let line = text.lines().find(|line| line.strip_prefix(line_start).is_some_and(|r| r.starts_with(' ')))?;
         line.rsplit(' ').next()?.parse().ok()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
 //! Metrics of queues, as in `k8s.io/component-base/metrics/prometheus/workqueue`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::{
     Def, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Metrics, Part,
@@ -74,7 +76,7 @@ struct Queues(Arc<Mutex<Vec<Reporting>>>);
 
 impl Queues {
     fn lock(&self) -> MutexGuard<'_, Vec<Reporting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

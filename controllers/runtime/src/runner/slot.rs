@@ -1,11 +1,12 @@
 //! The slot of a sync: one of a limited number, given back while the sync waits for the cloud or takes long.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{Scope, Turn};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -66,12 +67,8 @@ impl Slot {
         Arc::new(Self { slots, leadership, held, changed: Notify::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(OwnedSemaphorePermit, Instant)>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn give_back(&self) {
-        drop(self.lock().take());
+        drop(self.held.lock().take());
         self.changed.notify_one();
     }
 
@@ -79,7 +76,7 @@ impl Slot {
     pub(super) async fn run(self: Arc<Self>, sync: impl Future<Output = ()>) {
         let mut sync = pin!(SCOPE.scope(Scope::new(self.clone()), sync));
         loop {
-            let since = self.lock().as_ref().map(|(_, since)| *since);
+            let since = self.held.lock().as_ref().map(|(_, since)| *since);
             let too_long = async {
                 match since {
                     Some(since) => tokio::time::sleep_until(since + AT_MOST).await,
@@ -119,12 +116,12 @@ impl Turn for Slot {
 
     /// A sync that waits in several places needs its slot as soon as one of them goes on.
     async fn resumed(&self) {
-        if self.lock().is_some() {
+        if self.held.lock().is_some() {
             return;
         }
         // The semaphore is never closed.
         if let Ok(permit) = self.slots.clone().acquire_owned().await {
-            *self.lock() = Some((permit, Instant::now()));
+            *self.held.lock() = Some((permit, Instant::now()));
             self.changed.notify_one();
         }
     }

@@ -1,5 +1,6 @@
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::SystemClock;
@@ -34,7 +35,7 @@ impl Reconciler for Model {
         5
     }
     async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
-        self.observed.lock().unwrap().push(keys.to_vec());
+        self.observed.lock().push(keys.to_vec());
         if keys.contains(&6) {
             std::future::pending::<()>().await;
         }
@@ -46,7 +47,7 @@ impl Reconciler for Model {
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.at_work.fetch_sub(1, Ordering::SeqCst);
         let keys: Vec<u32> = work.iter().map(|(key, ())| *key).collect();
-        self.groups.lock().unwrap().push(keys.clone());
+        self.groups.lock().push(keys.clone());
         if keys.contains(&13) && self.panicked.fetch_add(1, Ordering::SeqCst) == 0 {
             panic!("thirteen");
         }
@@ -73,8 +74,8 @@ async fn all_waiting_keys_are_observed_in_one_call_and_grouped() {
         queue.add(key);
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(*model.observed.lock().unwrap(), [[1, 2, 11, 12, 21]]);
-    let mut groups = model.groups.lock().unwrap().clone();
+    assert_eq!(*model.observed.lock(), [[1, 2, 11, 12, 21]]);
+    let mut groups = model.groups.lock().clone();
     groups.sort();
     assert_eq!(groups, [vec![1, 2], vec![11, 12], vec![21]]);
 }
@@ -89,7 +90,7 @@ async fn a_group_is_never_worked_on_twice_at_once_and_waiting_keys_are_joined() 
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(*model.groups.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
+    assert_eq!(*model.groups.lock(), [vec![1], vec![2, 3, 4]]);
     assert_eq!(model.most.load(Ordering::SeqCst), 1);
 }
 
@@ -103,7 +104,7 @@ async fn the_first_keys_of_a_large_group_do_not_wait_for_the_last() {
     tokio::time::sleep(Duration::from_millis(1100)).await;
     queue.add(71);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let groups = model.groups.lock().unwrap().clone();
+    let groups = model.groups.lock().clone();
     let of_seventy: Vec<&Vec<u32>> = groups.iter().filter(|keys| keys[0] < 80).collect();
     assert_eq!(of_seventy, [&vec![70, 71, 72, 73, 74], &vec![75, 76, 77, 78, 79], &vec![71]]);
     assert_eq!(groups.len(), 4);
@@ -117,12 +118,12 @@ async fn a_key_of_two_groups_is_worked_on_beside_neither() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(*model.groups.lock().unwrap(), [vec![11], vec![21], vec![2013]]);
+    assert_eq!(*model.groups.lock(), [vec![11], vec![21], vec![2013]]);
     for key in [2013, 11, 21, 2014] {
         queue.add(key);
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let groups = model.groups.lock().unwrap().split_off(3);
+    let groups = model.groups.lock().split_off(3);
     assert_eq!(groups[0], [2013, 2014]);
     assert_eq!(groups.len(), 3, "{groups:?}");
 }
@@ -141,7 +142,7 @@ async fn no_more_groups_than_allowed_are_in_progress() {
         queue.add(key * 10);
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(model.groups.lock().unwrap().len(), 20);
+    assert_eq!(model.groups.lock().len(), 20);
     assert_eq!(model.most.load(Ordering::SeqCst), 3);
 }
 
@@ -151,7 +152,7 @@ async fn a_panic_is_retried_and_does_not_affect_others() {
     queue.add(13);
     queue.add(21);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(*model.groups.lock().unwrap(), [vec![13], vec![21], vec![13]]);
+    assert_eq!(*model.groups.lock(), [vec![13], vec![21], vec![13]]);
     assert_eq!(queue.failures(&13), 0);
 }
 
@@ -161,7 +162,7 @@ async fn a_panic_over_the_group_of_a_key_ends_no_controller() {
     queue.add(99);
     queue.add(21);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(*model.groups.lock().unwrap(), [vec![21], vec![99]]);
+    assert_eq!(*model.groups.lock(), [vec![21], vec![99]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +170,7 @@ async fn a_read_that_hangs_holds_up_no_shutdown() {
     let (model, queue, leadership, task) = start(100);
     queue.add(6);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(model.observed.lock().unwrap().len(), 1);
+    assert_eq!(model.observed.lock().len(), 1);
     leadership.drain();
     queue.shut_down();
     task.await.unwrap();
@@ -183,7 +184,7 @@ async fn shutting_down_waits_for_work_in_progress() {
     leadership.drain();
     queue.shut_down();
     task.await.unwrap();
-    assert_eq!(model.groups.lock().unwrap().len(), 1);
+    assert_eq!(model.groups.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +197,7 @@ async fn shutting_down_begins_nothing_that_waits_for_a_slot() {
     leadership.drain();
     queue.shut_down();
     task.await.unwrap();
-    assert_eq!(*model.groups.lock().unwrap(), [[1]]);
+    assert_eq!(*model.groups.lock(), [[1]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +208,7 @@ async fn a_lost_lease_drops_work_in_progress() {
     queue.shut_down();
     leadership.lose();
     task.await.unwrap();
-    assert!(model.groups.lock().unwrap().is_empty());
+    assert!(model.groups.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +224,7 @@ async fn periods_count_from_start_or_end_and_survive_a_panic() {
                 let log = log.clone();
                 async move {
                     let run = {
-                        let mut log = log.lock().unwrap();
+                        let mut log = log.lock();
                         log.push(began.elapsed().as_secs());
                         log.len()
                     };
@@ -237,7 +238,7 @@ async fn periods_count_from_start_or_end_and_survive_a_panic() {
         tokio::time::sleep(Duration::from_secs(30)).await;
         leadership.drain();
         task.await.unwrap();
-        assert_eq!(log.lock().unwrap()[..3], expected);
+        assert_eq!(log.lock()[..3], expected);
     }
 }
 
@@ -277,7 +278,7 @@ impl Reconciler for Odd {
         if work.iter().any(|(key, _)| *key == 1) {
             std::future::pending::<()>().await;
         }
-        self.synced.lock().unwrap().extend(&work);
+        self.synced.lock().extend(&work);
         let answer = |key| if key % 2 == 0 { Err(SyncError::Retry("even".into())) } else { Ok(Outcome::Done) };
         work.into_iter().map(|(key, _)| (key, answer(key))).collect()
     }
@@ -302,9 +303,9 @@ async fn a_sync_that_hangs_gives_its_slot_back_and_the_next_one_sees_the_state_o
     queue.add(7);
     tokio::time::sleep(slot::AT_MOST / 2).await;
     odd.state.store(3, Ordering::SeqCst);
-    assert_eq!(*odd.synced.lock().unwrap(), []);
+    assert_eq!(*odd.synced.lock(), []);
     tokio::time::sleep(slot::AT_MOST).await;
-    assert_eq!(*odd.synced.lock().unwrap(), [(7, 3)]);
+    assert_eq!(*odd.synced.lock(), [(7, 3)]);
     // The hanging one is still at work, so its group is not handed out again.
     queue.add(1);
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -316,10 +317,10 @@ async fn a_panic_outside_of_a_sync_leaves_no_group_busy_and_is_counted() {
     let (odd, queue, metrics, _task) = odd();
     queue.add(2);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(odd.synced.lock().unwrap().len() >= 2, "{:?}", odd.synced);
+    assert!(odd.synced.lock().len() >= 2, "{:?}", odd.synced);
     queue.add(7);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(odd.synced.lock().unwrap().contains(&(7, 0)));
+    assert!(odd.synced.lock().contains(&(7, 0)));
     assert_eq!(metrics.sample("ccm_panics_total{place=\"odd\"}"), Some(1.0));
 }
 
@@ -329,7 +330,7 @@ async fn the_reconciler_may_shorten_the_longest_back_off_of_a_key() {
         let (odd, queue, _metrics, _task) = odd();
         queue.add(key);
         tokio::time::sleep(Duration::from_secs(200)).await;
-        assert_eq!(odd.synced.lock().unwrap().len(), syncs, "key {key}");
+        assert_eq!(odd.synced.lock().len(), syncs, "key {key}");
     }
 }
 
@@ -363,7 +364,7 @@ impl Reconciler for Waits {
         assert_eq!(self.at_work.fetch_add(1, Ordering::SeqCst), 0);
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.at_work.fetch_sub(1, Ordering::SeqCst);
-        self.ended.lock().unwrap().push(work.iter().filter(|_| waited.is_ok()).map(|(key, ())| *key).collect());
+        self.ended.lock().push(work.iter().filter(|_| waited.is_ok()).map(|(key, ())| *key).collect());
         work.into_iter().map(|(key, ())| (key, Ok(Outcome::Done))).collect()
     }
 }
@@ -378,14 +379,14 @@ async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_w
     let task = tokio::spawn(run(waits.clone(), queue.clone(), limits, leadership.clone(), metrics));
     (1..=5).for_each(|key| queue.add(key));
     tokio::time::sleep(Duration::from_secs(66)).await;
-    assert_eq!(*waits.ended.lock().unwrap(), [[1], [2], [3], [4], [5]]);
+    assert_eq!(*waits.ended.lock(), [[1], [2], [3], [4], [5]]);
     queue.add(6);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
     leadership.drain();
     task.await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert!(waits.ended.lock().unwrap().last().unwrap().is_empty());
+    assert!(waits.ended.lock().last().unwrap().is_empty());
     // Outside of a runner there is nothing to give back.
     assert!(scope().waiting(std::future::ready(7)).await.is_ok_and(|value| value == 7));
 }

@@ -1,7 +1,9 @@
 //! One copy of each text that many objects repeat.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A set of shared texts. Unused texts are dropped when the set has doubled.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ impl Default for Interner {
 impl Interner {
     /// The shared copy of a text.
     pub fn get(&self, text: &str) -> Arc<str> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         if let Some(shared) = inner.texts.get(text) {
             return shared.clone();
         }
@@ -48,7 +50,7 @@ mod tests {
         for i in 0..5000 {
             interner.get(&format!("host-{i}"));
         }
-        assert!(interner.0.lock().unwrap().texts.len() <= 1024);
+        assert!(interner.0.lock().texts.len() <= 1024);
         assert!(Arc::ptr_eq(&a, &interner.get("zone-a")));
     }
 }

@@ -11,10 +11,11 @@ pub mod related;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm_provider::{Node, NodeReader, NodeRef, ObjectChange, Service, ServiceKey, ServiceReader, SharedInformers};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -83,17 +84,17 @@ impl<T: Cached> Store<T> {
 
     /// One object.
     pub fn get(&self, key: &T::Key) -> Option<Arc<T>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.objects.read().get(key).cloned()
     }
 
     /// All objects in the order of their keys.
     pub fn list(&self) -> Vec<Arc<T>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.objects.read().values().cloned().collect()
     }
 
     /// Number of objects.
     pub fn len(&self) -> usize {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.objects.read().len()
     }
 
     /// Whether there is none.
@@ -145,7 +146,7 @@ impl<T: Cached> Store<T> {
     }
 
     fn pulse(&self) -> MutexGuard<'_, (Option<Instant>, Instant)> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pulse.lock()
     }
 
     /// Records that the API server sent something.
@@ -190,7 +191,7 @@ impl<T: Cached> Store<T> {
     }
 
     fn lock_handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
-        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handlers.lock()
     }
 
     /// Calls all handlers. A panic of one handler neither reaches the others nor ends the watch.
@@ -251,7 +252,7 @@ impl<T: Cached> Store<T> {
         if !wins(old.as_ref().map(|old| old.resource_version()), object.resource_version()) {
             return;
         }
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.key(), object.clone());
+        self.objects.write().insert(object.key(), object.clone());
         let change = match old {
             Some(old) => ObjectChange::Updated(old, object),
             None => ObjectChange::Added(object),
@@ -265,7 +266,7 @@ impl<T: Cached> Store<T> {
         if self.get(key).is_none_or(|known| is_older(version, known.resource_version())) {
             return;
         }
-        let old = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let old = self.objects.write().remove(key);
         if let Some(old) = old {
             self.notify(&handlers, &ObjectChange::Deleted(old));
         }
@@ -274,7 +275,7 @@ impl<T: Cached> Store<T> {
     /// Completes a list of this version: removes the objects that it did not contain.
     pub fn complete(&self, seen: &BTreeSet<T::Key>, version: &str) {
         let gone: Vec<T::Key> = {
-            let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+            let objects = self.objects.read();
             objects.keys().filter(|key| !seen.contains(*key)).cloned().collect()
         };
         for key in gone {
@@ -319,7 +320,7 @@ pub(crate) fn is_older(version: &str, than: &str) -> bool {
 
 impl NodeReader for Store<Node> {
     fn get(&self, name: &str) -> Option<NodeRef> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.objects.read().get(name).cloned()
     }
 
     fn list(&self) -> Vec<NodeRef> {
@@ -369,7 +370,7 @@ mod tests {
         store.on_change({
             let log = log.clone();
             move |change| {
-                log.lock().unwrap().push(match change {
+                log.lock().push(match change {
                     ObjectChange::Added(n) => format!("+{}", n.name),
                     ObjectChange::Updated(o, n) => format!("{}:{}>{}", n.name, o.resource_version, n.resource_version),
                     ObjectChange::Deleted(n) => format!("-{}", n.name),
@@ -387,7 +388,7 @@ mod tests {
         store.apply(node("b", "2"));
         store.apply(node("a", "3"));
         store.remove(&"b".into(), "4");
-        assert_eq!(*log.lock().unwrap(), ["+a", "+b", "a:1>3", "-b"]);
+        assert_eq!(*log.lock(), ["+a", "+b", "a:1>3", "-b"]);
     }
 
     #[test]
@@ -444,7 +445,7 @@ mod tests {
                 if !once.swap(true, Ordering::SeqCst) {
                     let (done, wait) = std::sync::mpsc::channel();
                     let store = store.clone();
-                    *other.lock().unwrap() = Some(std::thread::spawn(move || {
+                    *other.lock() = Some(std::thread::spawn(move || {
                         second(&store);
                         let _ = done.send(());
                     }));
@@ -455,7 +456,7 @@ mod tests {
             (thread, Arc::new(act))
         };
         first(&store, Slow("3".into(), Some(meanwhile.1)));
-        let thread = meanwhile.0.lock().unwrap().take();
+        let thread = meanwhile.0.lock().take();
         thread.unwrap().join().unwrap();
         Some(store.get(&String::new())?.0.clone())
     }
@@ -515,10 +516,10 @@ mod tests {
         store.apply(node("a", "1"));
         store.apply(node("b", "2"));
         let log = recorded(&store);
-        log.lock().unwrap().clear();
+        log.lock().clear();
         store.apply(node("a", "1"));
         store.complete(&BTreeSet::from(["a".into()]), "4");
-        assert_eq!(*log.lock().unwrap(), ["-b"]);
+        assert_eq!(*log.lock(), ["-b"]);
         assert!(store.is_synced());
     }
 }

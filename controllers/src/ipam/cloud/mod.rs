@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,6 +31,7 @@ use ccm_runtime::writer::{Network, NodePatch};
 use ccm_runtime::{Queue, RateLimit, metrics};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub use self::decide::Families;
@@ -185,7 +186,7 @@ impl CloudController {
     }
 
     fn unread(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unread.lock()
     }
 
     fn concerns(&self, node: &NodeRef) -> bool {
@@ -195,11 +196,11 @@ impl CloudController {
 
     /// Waits until the next read may begin.
     async fn wait(&self) {
-        let last = *self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.read.lock();
         if let Some(last) = last {
             tokio::time::sleep_until(last + PAUSE).await;
         }
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.read.lock() = Some(Instant::now());
     }
 
     /// One answer per node.

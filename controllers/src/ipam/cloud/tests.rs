@@ -1,7 +1,7 @@
 //! The ranges of a node, the writes, the events on failures, and the number of reads of the cloud.
 
+use parking_lot::Mutex as StdMutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex as StdMutex;
 
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::{ErrorClass, Node, Schemes};
@@ -138,7 +138,7 @@ struct Zone {
 impl PodRanges for Zone {
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
         let since = self.began.map(|began| began.elapsed()).unwrap_or_default();
-        self.calls.lock().unwrap().push((since, nodes.len()));
+        self.calls.lock().push((since, nodes.len()));
         assert!(!nodes.iter().any(|node| Some(&*node.name) == self.poison), "poisoned");
         let one = |node: &NodeRef| self.instances.get(&*node.name).cloned().ok_or(ProviderError::InstanceNotFound);
         nodes.iter().skip(usize::from(self.short)).map(one).collect()
@@ -178,7 +178,7 @@ impl Scene {
     }
 
     fn events(&self) -> Vec<String> {
-        std::mem::take(&mut *self.events.0.lock().unwrap())
+        std::mem::take(&mut *self.events.0.lock())
     }
 }
 
@@ -202,7 +202,7 @@ async fn one_read_answers_for_all_nodes_and_each_plan_shows_the_ranges_of_its_no
     let zone = instances(&[("new", BOTH), ("done", &["10.0.1.0/24"]), ("waits", &["10.0.2.0/24"])]);
     let scene = scene(&shared, zone);
     let answers = scene.pass().await;
-    assert_eq!(scene.zone.calls.lock().unwrap().clone(), [(Duration::ZERO, 3)]);
+    assert_eq!(scene.zone.calls.lock().clone(), [(Duration::ZERO, 3)]);
     let ended: Vec<_> = answers.iter().map(|(name, answer)| (&**name, answer.is_ok())).collect();
     // The two others end at the gate, which writes nothing.
     assert_eq!(ended, [("done", true), ("new", false), ("waits", false)]);
@@ -266,7 +266,7 @@ async fn nodes_that_come_during_a_read_are_read_together_after_a_second() {
         shared.nodes.apply(node(name, &[], None));
     }
     scene.pass().await;
-    assert_eq!(*scene.zone.calls.lock().unwrap(), [(Duration::ZERO, 1), (PAUSE, 3)]);
+    assert_eq!(*scene.zone.calls.lock(), [(Duration::ZERO, 1), (PAUSE, 3)]);
     // A missing instance has no range, and does not stop the pass.
     let not_found =
         "Normal CIDRNotAvailable: Node a status is now: CIDRNotAvailable (failed to get instance from provider: ";
@@ -326,5 +326,5 @@ async fn an_unmanaged_node_gets_no_ranges_until_its_label_is_removed() {
     // The node exists again before it is processed.
     shared.nodes.apply(Node { resource_version: "3".into(), labels: labels(), ..node("n", &[], None) });
     assert!(scene.pass().await[0].1.is_ok());
-    assert!(scene.zone.calls.lock().unwrap().is_empty());
+    assert!(scene.zone.calls.lock().is_empty());
 }

@@ -81,7 +81,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_and_is_asked_again_af
     assert_eq!(results[0].as_ref().unwrap_err(), "2 routes are still being written");
     let (least, most) = (CREATE_DEADLINE, CREATE_DEADLINE + 2 * PATIENCE);
     assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
-    let events = events.0.lock().unwrap();
+    let events = events.0.lock();
     let late: Vec<&String> = events.iter().filter(|event| event.contains("did not answer within")).collect();
     let [event] = &late[..] else { panic!("{late:?}") };
     assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-b "), "{event}");
@@ -114,7 +114,7 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
         ProviderError::unknown("node a has no provider ID")
     });
     reconcile(shared, cloud, events.clone()).await.unwrap();
-    assert!(events.0.lock().unwrap().is_empty());
+    assert!(events.0.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
     });
     let error = reconcile(shared, cloud, events.clone()).await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
-    let events = events.0.lock().unwrap();
+    let events = events.0.lock();
     let [event] = &**events else { panic!("{events:?}") };
     assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-odd "), "{event}");
 }

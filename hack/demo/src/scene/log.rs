@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::feed::{Feed, Source};
 use crate::world::World;
@@ -30,7 +32,7 @@ impl Log {
     }
 
     fn step(&self, step: Step) {
-        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partial = self.partial.lock();
         let lines = partial.entry(step.subject.clone()).or_default();
         if step.number == 1 {
             lines.clear();
@@ -44,7 +46,7 @@ impl Log {
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
+        self.file.lock().write_all(bytes)?;
         match read(&String::from_utf8_lossy(bytes)) {
             Some(Line::Fact(text)) => self.feed.fact_once(Source::Manager, "", text),
             Some(Line::Plan(step)) => self.step(step),
@@ -54,7 +56,7 @@ impl Write for Log {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        self.file.lock().flush()
     }
 }
 

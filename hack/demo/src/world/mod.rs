@@ -4,9 +4,10 @@ pub(crate) mod calls;
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ccm_test_apiserver::Store;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 use self::calls::Balancer;
@@ -40,7 +41,7 @@ pub(crate) struct State {
 
 impl World {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {

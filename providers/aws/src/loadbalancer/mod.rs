@@ -28,16 +28,17 @@ pub(crate) mod write;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_kit::Cluster;
 use ccm_kit::balancer::{self, BalancerCloud, Items, Plan, Reached, Written, is_refusal};
 use ccm_kit::inspect::replay::no_cloud;
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
     ServiceKey, ServiceWork, Severity, Subject,
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::client::write::Ec2Write;
@@ -133,7 +134,7 @@ impl Balancers {
 
     fn warn(&self, service: &Service, finding: &Finding) {
         // A missing permission concerns all Services.
-        let known = claim::is_of_role(finding) && !lock(&self.warned).insert(finding.key.clone());
+        let known = claim::is_of_role(finding) && !self.warned.lock().insert(finding.key.clone());
         if finding.severity < Severity::Warning || known {
             return;
         }
@@ -155,7 +156,7 @@ impl Cloud {
     /// The instances that EC2 does not show for the first time.
     fn doubtful(&self, observed: &Observed) -> BTreeSet<String> {
         let now = self.cluster.now();
-        let mut missing = lock(&self.missing);
+        let mut missing = self.missing.lock();
         missing.retain(|id, since| {
             let is_old = now.saturating_duration_since(*since) > MISSING_KEPT;
             !is_old && !observed.instances.contains_key(id)
@@ -172,7 +173,7 @@ impl Cloud {
         let deleting = matches!(desired.goal, Goal::Absent);
         let now = self.cluster.now();
         {
-            let mut waiting = lock(&self.waiting);
+            let mut waiting = self.waiting.lock();
             let is_recent = |one: &Waiting| now.saturating_duration_since(one.read) < WAITING_KEPT;
             waiting.retain(|name, one| is_recent(one) && (deleting || *name != desired.name));
             if let Some(one) = waiting.get(&desired.name).filter(|one| one.blocked) {
@@ -188,14 +189,14 @@ impl Cloud {
             && planned.steps.iter().all(is_group)
         {
             let waits = Waiting { read: now, observed: observed.clone(), blocked: false };
-            lock(&self.waiting).insert(desired.name.clone(), waits);
+            self.waiting.lock().insert(desired.name.clone(), waits);
         }
         Ok(observed)
     }
 
     /// Records the result of the deletion of a security group.
     fn tried(&self, balancer: &str, is_deleted: bool) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         match waiting.get_mut(balancer) {
             Some(_) if is_deleted => drop(waiting.remove(balancer)),
             Some(one) => one.blocked = true,
@@ -371,7 +372,7 @@ impl BalancerCloud for Balancers {
         let step = &step.write;
         let cloud = self.cloud()?;
         // One write at a time.
-        let mut outputs = lock(shared).clone();
+        let mut outputs = shared.lock().clone();
         tracing::info!(step = %step.summary, "writing");
         let Purpose { balancer, keeps, .. } = &step.purpose;
         let write = outputs.completed(&step.write);
@@ -387,12 +388,12 @@ impl BalancerCloud for Balancers {
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());
         }
-        *lock(shared) = outputs;
+        *shared.lock() = outputs;
         answer.map(|()| Written::Done)
     }
 
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
-        lock(outputs).finish()
+        outputs.lock().finish()
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -426,7 +427,7 @@ impl BalancerCloud for Balancers {
         let key: ServiceKey = reached.service.key();
         let (desired, observation) =
             reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
-        let refused = lock(reached.made).refused();
+        let refused = reached.made.lock().refused();
         if let Some(finding) = &refused {
             self.warn(reached.service, finding);
         }

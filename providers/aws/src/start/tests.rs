@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::tests::world::{World, id};
@@ -35,13 +35,13 @@ impl Host {
     async fn start(self, text: &str, allow_untagged: bool) -> (Vec<String>, Result<Start, String>) {
         let (asked, world) = (self.asked.clone(), self.world.clone());
         let result = start(Some(text), allow_untagged, Box::new(self)).await.map_err(|error| error.to_string());
-        let mut asked = std::mem::take(&mut *asked.lock().unwrap());
+        let mut asked = std::mem::take(&mut *asked.lock());
         asked.extend(world.calls());
         (asked, result)
     }
 
     async fn answer<T>(&self, what: &str, answer: Option<T>) -> Result<T, String> {
-        self.asked.lock().unwrap().push(what.to_owned());
+        self.asked.lock().push(what.to_owned());
         if self.silent {
             tokio::time::sleep(Duration::from_secs(3600)).await;
         }
@@ -63,12 +63,12 @@ impl Metadata for Host {
 #[async_trait]
 impl Connector for Host {
     fn metadata(&self, _: &Config) -> Result<Arc<dyn Metadata>, ProviderError> {
-        self.asked.lock().unwrap().push("make metadata".to_owned());
+        self.asked.lock().push("make metadata".to_owned());
         Ok(Arc::new(self.clone()))
     }
 
     async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError> {
-        self.asked.lock().unwrap().push(format!("make clients in {region}"));
+        self.asked.lock().push(format!("make clients in {region}"));
         config.role()?;
         Ok(self.world.api())
     }

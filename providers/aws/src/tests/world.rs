@@ -1,8 +1,8 @@
 //! AWS in unit tests: the simulated one, called by the SDK in the same process without a socket; time may stand still.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -23,8 +23,8 @@ use ccm_cloudsim::aws::{self, Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_cloudsim::core::server::Answer;
-use ccm_kit::lock;
 use ccm_provider::metric::Registry;
+use parking_lot::Mutex;
 
 use crate::client::metrics::leading;
 use crate::client::{Api, Tags};
@@ -78,14 +78,14 @@ impl HttpConnector for InProcess {
             if wire.knows_no_dry_runs.load(Ordering::Relaxed) {
                 request = request.map(|body| std::str::from_utf8(&body).unwrap().replace("&DryRun=true", "").into());
             }
-            lock(&wire.calls).push(call(std::str::from_utf8(request.body()).unwrap()));
+            wire.calls.lock().push(call(std::str::from_utf8(request.body()).unwrap()));
             if !wire.takes.is_zero() {
                 tokio::time::sleep(wire.takes).await;
             }
             let Answer::Reply(response) = wire.aws.answer(request).await else {
                 return Err(ConnectorError::io("connection reset".into()));
             };
-            let edit = lock(&wire.edit).clone();
+            let edit = wire.edit.lock().clone();
             let body = |body: bytes::Bytes| match &edit {
                 Some(edit) => SdkBody::from(edit(std::str::from_utf8(&body).unwrap())),
                 None => SdkBody::from(body),
@@ -207,7 +207,7 @@ impl World {
 
     /// The calls since the previous query.
     pub(crate) fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut lock(&self.wire.calls))
+        std::mem::take(&mut self.wire.calls.lock())
     }
 
     /// Reads or changes the account.
@@ -254,7 +254,7 @@ impl World {
 
     /// Changes all answers from now on.
     pub(crate) fn edit(&self, edit: impl Fn(&str) -> String + Send + Sync + 'static) {
-        *lock(&self.wire.edit) = Some(Arc::new(edit));
+        *self.wire.edit.lock() = Some(Arc::new(edit));
     }
 
     /// Carries out dry runs from now on.

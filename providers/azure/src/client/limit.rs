@@ -1,10 +1,9 @@
 //! The rate limits of the configuration: `cloudProviderRateLimit*` and those of single types of objects.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The longest wait for a call's turn.
@@ -61,7 +60,7 @@ impl RateLimits {
     /// The turn of the next call, which is then taken unless it is never.
     pub(super) fn take(&self, key: &str, is_write: bool) -> Turn {
         let Some(bucket) = self.buckets.get(&(key.to_owned(), is_write)) else { return Turn::Now };
-        lock(bucket).take(Instant::now())
+        bucket.lock().take(Instant::now())
     }
 }
 

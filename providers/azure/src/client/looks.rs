@@ -1,10 +1,9 @@
 //! When the operations of writes are looked at: not before Azure asks for it, and not before they usually end.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Pending;
@@ -36,7 +35,7 @@ struct Ongoing {
 
 impl Looks {
     pub(super) fn begins(&self, pending: &Pending, delay: Duration) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let now = Instant::now();
         state.ongoing.retain(|_, ongoing| ongoing.began.elapsed() < KEPT);
         let usual = state.usual.get(&pending.request).copied().unwrap_or_default();
@@ -45,12 +44,12 @@ impl Looks {
     }
 
     pub(super) fn is_early(&self, pending: &Pending) -> bool {
-        lock(&self.0).ongoing.get(&pending.to_string()).is_some_and(|ongoing| Instant::now() < ongoing.due)
+        self.0.lock().ongoing.get(&pending.to_string()).is_some_and(|ongoing| Instant::now() < ongoing.due)
     }
 
     /// The operation goes on; `delay` is the pause that the answer asks for, if it shows the operation.
     pub(super) fn goes_on(&self, pending: &Pending, delay: Option<Duration>) {
-        if let Some(ongoing) = lock(&self.0).ongoing.get_mut(&pending.to_string()) {
+        if let Some(ongoing) = self.0.lock().ongoing.get_mut(&pending.to_string()) {
             ongoing.delay = delay.unwrap_or(ongoing.delay);
             ongoing.due = Instant::now() + ongoing.delay;
             ongoing.went_on = Some(ongoing.began.elapsed());
@@ -59,7 +58,7 @@ impl Looks {
 
     /// The operation has ended, some time since it was seen to go on. If it never was, its kind may be faster.
     pub(super) fn ended(&self, pending: &Pending) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let Some(ongoing) = state.ongoing.remove(&pending.to_string()) else { return };
         let usual = state.usual.entry(pending.request.clone()).or_default();
         *usual = match ongoing.went_on {

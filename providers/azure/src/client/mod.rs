@@ -16,14 +16,14 @@ pub(crate) mod token;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm_kit::call::{self, CallError, Caller, ErrorKind, Failure, Meaning};
 use ccm_kit::http::{Answer, Query, escaped, requested_delay};
-use ccm_kit::lock;
 use ccm_provider::LeaderToken;
 use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -422,7 +422,7 @@ impl Client {
 
     /// The caller of a subscription.
     fn caller(&self, subscription: &str) -> Caller<Operation> {
-        let mut callers = lock(&self.0.callers);
+        let mut callers = self.0.callers.lock();
         let key = subscription.to_ascii_lowercase();
         callers.entry(key).or_insert_with(|| self.0.caller.for_another_account()).clone()
     }

@@ -4,11 +4,10 @@
 //! holds back all others for longer.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How the headers begin; those of Resource Manager end with `subscription-reads`, `subscription-global-writes`, ….
@@ -51,14 +50,14 @@ impl Remaining {
         let all: Vec<(String, f64, f64)> = of_arm.chain(of_providers).collect();
         if let Some((_, calls, per_second)) = all.iter().min_by(|one, other| one.1.total_cmp(&other.1)) {
             let left = Left { calls: *calls, per_second: *per_second, at: Instant::now() };
-            lock(&self.0).insert((subscription.to_ascii_lowercase(), kind), left);
+            self.0.lock().insert((subscription.to_ascii_lowercase(), kind), left);
         }
         all.into_iter().map(|(budget, calls, _)| (budget, calls)).collect()
     }
 
     /// The wait before the next call of this kind.
     pub(super) fn wait(&self, subscription: &str, kind: &'static str) -> Duration {
-        let known = lock(&self.0).get(&(subscription.to_ascii_lowercase(), kind)).copied();
+        let known = self.0.lock().get(&(subscription.to_ascii_lowercase(), kind)).copied();
         let missing =
             known.map_or(0.0, |left| RESERVE - left.calls - left.at.elapsed().as_secs_f64() * left.per_second);
         match known.filter(|_| missing > 0.0) {

@@ -1,13 +1,14 @@
 //! The events of load balancers, without repetitions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
+use ccm_kit::Cluster;
 use ccm_kit::balancer::{Progress, Written};
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     ErrorClass, EventType, Finding, ProviderError, Service, ServiceAction, ServiceKey, Severity, Subject,
 };
+use parking_lot::Mutex;
 
 use super::plan::step::Write;
 use super::wanted::CONFIGURATION;
@@ -52,7 +53,7 @@ impl Events {
         let Some(service) = &change.service else { return };
         match written {
             Ok(Written::Accepted(operation)) => {
-                lock(&self.pools).insert(operation.name.clone(), service.clone());
+                self.pools.lock().insert(operation.name.clone(), service.clone());
             }
             Ok(Written::Done) => self.pool_ended(service, None),
             Ok(Written::Failed(error)) | Err(error) => self.pool_ended(service, Some(error)),
@@ -66,7 +67,7 @@ impl Events {
             Ok(Progress::Failed(error)) => Some(error),
             Ok(Progress::Running) | Err(_) => return,
         };
-        let service = lock(&self.pools).remove(operation);
+        let service = self.pools.lock().remove(operation);
         service.inspect(|service| self.pool_ended(service, error));
     }
 
@@ -98,7 +99,7 @@ impl Events {
             true => (CONFIGURATION.to_owned(), finding.to_string()),
         };
         let mut now: BTreeSet<(String, String)> = findings.iter().filter(is_for).map(event).collect();
-        let mut reported = lock(&self.reported);
+        let mut reported = self.reported.lock();
         let before = reported.remove(&key).unwrap_or_default();
         if action == ServiceAction::Delete {
             return;

@@ -3,10 +3,9 @@
 //! It answers a call that changes nothing, and is the base of writes that Azure refuses if it is not current any more.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -101,13 +100,13 @@ impl State {
 
 impl Known {
     pub(super) fn reading(&self, what: &str) -> Reading {
-        let writes = lock(&self.0).kind(what).writes;
+        let writes = self.0.lock().kind(what).writes;
         Reading { what: what.to_owned(), writes, at: Instant::now() }
     }
 
     /// Keeps what was read, unless something was or is being written.
     pub(super) fn keep(&self, reading: &Reading, list: &[Value]) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let of_all = state.doubtful_until;
         let kind = state.kind(&reading.what);
         let is_certain = [of_all, kind.doubtful_until].into_iter().flatten().all(|until| until < reading.at);
@@ -119,7 +118,7 @@ impl Known {
 
     /// What was read within this time.
     pub(super) fn get(&self, what: &str, age: Duration) -> Option<Vec<Value>> {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         let kind = state.kinds.get(what).filter(|kind| kind.changing.is_empty() && kind.stale.is_empty())?;
         let (at, list) = kind.read.as_ref()?;
         (at.elapsed() < age).then(|| list.clone())
@@ -127,7 +126,7 @@ impl Known {
 
     /// A write begins. That of a member or of a pool gives its load balancer another ETag, and other members.
     pub(super) fn writing<'a>(&'a self, id: &'a ArmId) -> Writing<'a> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         match kind_of(id) {
             Some(what) => {
                 let kind = state.kind(&what);
@@ -142,7 +141,7 @@ impl Known {
     /// A write has ended, and this is the object now.
     pub(super) fn shows(&self, id: &ArmId, object: &Value) {
         let Some(what) = kind_of(id) else { return self.ended(id) };
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let kind = state.kind(&what);
         kind.writes += 1;
         kind.changing.remove(&id.folded());
@@ -160,7 +159,7 @@ impl Known {
     }
 
     fn unclear(&self, id: &ArmId, doubt: Duration) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let Some(what) = kind_of(id) else { return state.kind(BALANCERS).change_all() };
         let kind = state.kind(&what);
         kind.changing.remove(&id.folded());
@@ -170,7 +169,7 @@ impl Known {
     /// Forgets everything, for some time.
     pub(super) fn forget(&self, doubt: Duration) {
         let until = Some(Instant::now() + doubt);
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.doubtful_until = state.doubtful_until.max(until);
         state.kinds.values_mut().for_each(|kind| kind.forget(Duration::ZERO));
     }
@@ -199,7 +198,7 @@ impl Writing<'_> {
     pub(super) fn unsent(mut self) {
         self.has_answer = true;
         if let Some(what) = kind_of(self.id) {
-            lock(&self.known.0).kind(&what).changing.remove(&self.id.folded());
+            self.known.0.lock().kind(&what).changing.remove(&self.id.folded());
         }
     }
 }

@@ -3,10 +3,9 @@
 //! Lists may be late. A deletion that rests on a late one would leave behind what that does not show.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -64,19 +63,19 @@ impl Recent {
 
     /// The object after its write.
     pub(super) fn shows(&self, id: &ArmId, object: Value) {
-        if let Some(write) = lock(&self.0).get_mut(&id.folded()) {
+        if let Some(write) = self.0.lock().get_mut(&id.folded()) {
             write.now = Now::Seen(object);
         }
     }
 
     /// Forgets an object whose write has failed.
     pub(super) fn forget(&self, id: &ArmId) {
-        lock(&self.0).remove(&id.folded());
+        self.0.lock().remove(&id.folded());
     }
 
     /// What has become of the objects that were written since.
     pub(super) fn since(&self, since: Instant) -> Vec<(String, Now)> {
-        let recent = lock(&self.0);
+        let recent = self.0.lock();
         recent
             .iter()
             .filter(|(_, write)| write.at >= since)
@@ -86,7 +85,7 @@ impl Recent {
 
     /// An object as it was seen after its write.
     pub(super) fn seen(&self, id: &ArmId) -> Option<Value> {
-        match lock(&self.0).get(&id.folded()).filter(|write| write.at.elapsed() < LATE)?.now.clone() {
+        match self.0.lock().get(&id.folded()).filter(|write| write.at.elapsed() < LATE)?.now.clone() {
             Now::Seen(object) => Some(object),
             Now::Unseen | Now::Foreign | Now::Deleted => None,
         }
@@ -94,14 +93,14 @@ impl Recent {
 
     /// Whether this is the object as it was before a write.
     pub(super) fn has_replaced(&self, id: &ArmId, object: &Value) -> bool {
-        lock(&self.0).get(&id.folded()).is_some_and(|write| write.replaced.contains_key(json::text(object, &["etag"])))
+        self.0.lock().get(&id.folded()).is_some_and(|write| write.replaced.contains_key(json::text(object, &["etag"])))
     }
 
     /// Whether the objects of a kind in a resource group were read as they were before a write, or without a new one.
     pub(super) fn is_late(&self, kind: &str, group: &str, read: &[Value]) -> bool {
         let (kind, group) =
             (format!("/{}/", kind.to_lowercase()), format!("/resourcegroups/{}/", group.to_lowercase()));
-        let recent = lock(&self.0);
+        let recent = self.0.lock();
         let mut own = recent.iter().filter(|(id, write)| {
             id.contains(&kind) && id.contains(&group) && !matches!(write.now, Now::Deleted) && write.at.elapsed() < LATE
         });
@@ -117,7 +116,7 @@ impl Recent {
 
     fn record(&self, id: &ArmId, change: impl FnOnce(&mut Write)) {
         let now = Instant::now();
-        let mut recent = lock(&self.0);
+        let mut recent = self.0.lock();
         recent.retain(|_, write| write.at.elapsed() < KEPT);
         let fresh = || Write { at: now, replaced: BTreeMap::new(), now: Now::Unseen };
         let write = recent.entry(id.folded()).or_insert_with(fresh);

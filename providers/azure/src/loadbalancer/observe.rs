@@ -4,12 +4,12 @@
 //! read only if these are not the wanted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 
+use ccm_kit::Cluster;
 use ccm_kit::http::Query;
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{NodeRef, ProviderError, ServiceAction};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -137,7 +137,7 @@ impl Reads {
 
     /// Whether a plan for these Services needs more than the shared reads.
     fn needs_more(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) -> bool {
-        observed.interfaces.owners.clone_from(&lock(&self.owners));
+        observed.interfaces.owners.clone_from(&self.owners.lock());
         let machines: BTreeSet<String> = match env.several.is_empty() {
             true => BTreeSet::new(),
             false => machines_outside(wanted).map(|it| it.id().folded()).collect(),
@@ -146,7 +146,7 @@ impl Reads {
         needs_links(wanted, observed)
             || !needed_subnets(env, wanted, observed).is_empty()
             || observed.interfaces.sets.len() < machines.len()
-            || !lock(&self.due_models).is_empty()
+            || !self.due_models.lock().is_empty()
             || Missing::of(env, observed, wanted) != Missing::default()
     }
 
@@ -197,7 +197,7 @@ impl Reads {
             balancers,
             refused: self.refused.of(wanted),
             refused_rules: self.refused.of_rules(wanted),
-            failed_members: lock(&self.failed_members).clone(),
+            failed_members: self.failed_members.lock().clone(),
             most_rules: self.refused.most_rules(),
             is_late,
             began: base.began,
@@ -323,11 +323,11 @@ impl Reads {
 
     /// The provider IDs of the nodes, and of those that are gone and whose machines are still members.
     fn machines(&self, nodes: &[NodeRef], balancers: &[Value]) -> BTreeSet<String> {
-        let owners = lock(&self.owners);
+        let owners = self.owners.lock();
         let pools = balancers.iter().flat_map(|balancer| json::items(balancer, "backendAddressPools"));
         let members: BTreeSet<String> = pools.flat_map(|pool| Members::of(pool).machines(&owners)).collect();
         let is_member = |id: &String| Machine::of(id).is_some_and(|machine| machine.is_in(&members));
-        let mut known = lock(&self.machines);
+        let mut known = self.machines.lock();
         known.retain(is_member);
         known.extend(nodes.iter().filter_map(|node| node.provider_id.as_deref().map(str::to_owned)));
         known.clone()
@@ -360,11 +360,11 @@ impl Reads {
 
     /// The machines whose membership changes.
     async fn read_machines(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        observed.interfaces.owners.clone_from(&lock(&self.owners));
+        observed.interfaces.owners.clone_from(&self.owners.lock());
         let mut missing = Missing::of(env, observed, wanted);
-        missing.sets.extend(std::mem::take(&mut *lock(&self.due_models)));
+        missing.sets.extend(std::mem::take(&mut *self.due_models.lock()));
         self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
-        let far = groups_of_interfaces(&missing.machines, &lock(&self.owners), &lock(&self.sets));
+        let far = groups_of_interfaces(&missing.machines, &self.owners.lock(), &self.sets.lock());
         missing.groups.extend(far.keys().cloned());
         let sets = join_all(missing.sets.iter().map(|set| self.read_set(set)));
         let groups = join_all(missing.groups.iter().map(|(subscription, group)| async move {
@@ -385,7 +385,7 @@ impl Reads {
                 (Err(error), _) | (_, Err(error)) => drop(interfaces.unread.insert(set.folded(), error.into())),
             }
         }
-        let mut owners = lock(&self.owners);
+        let mut owners = self.owners.lock();
         for ((subscription, group), read) in groups {
             match read {
                 Ok(list) => {
@@ -421,7 +421,7 @@ impl Reads {
         machines.retain(|it| needs_all || missing.machines.contains(&it.id().folded()));
         let place = |it: &Machine| (it.id().subscription().to_lowercase(), it.id().group().to_lowercase());
         let unknown: BTreeSet<(String, String)> = {
-            let sets = lock(&self.sets);
+            let sets = self.sets.lock();
             machines.iter().filter(|it| !sets.contains_key(&it.id().folded())).map(place).collect()
         };
         let lists = join_all(unknown.into_iter().map(|(subscription, group)| async move {
@@ -431,7 +431,7 @@ impl Reads {
         for (group, read) in lists.await {
             match read {
                 Ok(list) => {
-                    let mut sets = lock(&self.sets);
+                    let mut sets = self.sets.lock();
                     sets.retain(|id, _| !id.contains(&format!("/resourcegroups/{group}/")));
                     sets.extend(list.unwrap_or_default().iter().map(set_of));
                 }
@@ -452,13 +452,13 @@ impl Reads {
 
     /// The sets of these machines, as far as they are known.
     fn sets_of<'m>(&self, machines: impl Iterator<Item = &'m String>) -> BTreeMap<String, String> {
-        let sets = lock(&self.sets);
+        let sets = self.sets.lock();
         machines.filter_map(|id| Some((id.clone(), sets.get(id)?.0.clone()))).collect()
     }
 
     /// The model of a scale set is to be read and planned again.
     pub(super) fn model_is_due(&self, set: &ArmId) {
-        lock(&self.due_models).insert(set.clone());
+        self.due_models.lock().insert(set.clone());
     }
 
     /// A write has ended. Those of members that fail are not in the way of the others the next time.
@@ -467,7 +467,7 @@ impl Reads {
             return;
         }
         let id = id.folded();
-        let mut failed = lock(&self.failed_members);
+        let mut failed = self.failed_members.lock();
         failed.retain(|known| *known != id);
         if has_failed {
             // Machines that are gone stay at the beginning.

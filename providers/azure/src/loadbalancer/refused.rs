@@ -2,11 +2,10 @@
 //! the limits that it names when it refuses more.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
 use ccm_provider::{ProviderError, ServiceAction};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::wanted::Wanted;
@@ -39,23 +38,23 @@ struct Refusal {
 impl Refused {
     /// Records that the cloud refuses the part of a Service in a load balancer, and for how long it is left out.
     pub(super) fn note(&self, key: &str, fingerprint: u64, error: ProviderError, time: Duration) {
-        lock(&self.services).insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + time, error });
+        self.services.lock().insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + time, error });
     }
 
     /// Records that the cloud refuses the security rules of a Service.
     pub(super) fn note_rules(&self, key: &str, fingerprint: u64, error: ProviderError) {
-        lock(&self.rules).insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + REFUSED, error });
+        self.rules.lock().insert(key.to_owned(), Refusal { fingerprint, until: Instant::now() + REFUSED, error });
     }
 
     /// Records the limit in the text of an error, until the next start; whether it is news.
     pub(super) fn learn(&self, text: &str) -> bool {
         let Some(most) = most_rules_in(text) else { return false };
-        lock(&self.most_rules).replace(most) != Some(most)
+        self.most_rules.lock().replace(most) != Some(most)
     }
 
     /// The limit of rules of an interface, if it is another one than usual.
     pub(super) fn most_rules(&self) -> Option<usize> {
-        *lock(&self.most_rules)
+        *self.most_rules.lock()
     }
 
     /// The refusals that still hold for these Services.
@@ -69,7 +68,7 @@ impl Refused {
     }
 
     fn still(refused: &Refusals, wanted: &Wanted) -> BTreeMap<String, ProviderError> {
-        let mut refused = lock(refused);
+        let mut refused = refused.lock();
         refused.retain(|_, refusal| Instant::now() < refusal.until);
         let mut found = BTreeMap::new();
         for item in wanted.items.values() {

@@ -2,10 +2,9 @@
 //! are, and models of scale sets that still name it are written without it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::json::{self, same};
@@ -56,7 +55,7 @@ pub(super) fn user(message: &str) -> Option<ArmId> {
 impl Repairs {
     /// Whether this is the first repair of an object for some time.
     fn is_due(&self, id: &ArmId) -> bool {
-        let mut repairs = lock(&self.last);
+        let mut repairs = self.last.lock();
         repairs.retain(|_, at| at.elapsed() < AGAIN);
         repairs.insert(id.clone(), Instant::now()).is_none()
     }

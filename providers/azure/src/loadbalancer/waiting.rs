@@ -3,13 +3,13 @@
 //! One list a second in place of a look at each operation.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::balancer::Progress;
 use ccm_kit::http::Query;
-use ccm_kit::{Cached, Interrupted, lock};
+use ccm_kit::{Cached, Interrupted};
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -48,12 +48,12 @@ impl Waiting {
 
     pub(super) fn add(&self, operation: &str, id: &ArmId, is_deletion: bool) {
         let ongoing = Ongoing { id: id.clone(), is_deletion, since: Instant::now() };
-        lock(&self.ongoing).insert(operation.to_owned(), ongoing);
+        self.ongoing.lock().insert(operation.to_owned(), ongoing);
     }
 
     /// Whether a list shows the end of an operation, and what was created; `None` if the operation itself must be read.
     pub(super) async fn poll(&self, operation: &str) -> Option<(Progress, Option<Value>)> {
-        let ongoing = lock(&self.ongoing).get(operation).cloned()?;
+        let ongoing = self.ongoing.lock().get(operation).cloned()?;
         // Soon after its begin, it goes on.
         if ongoing.since.elapsed() < AGE {
             return Some((Progress::Running, None));
@@ -69,11 +69,11 @@ impl Waiting {
             }
             // The operation has its error.
             _ => {
-                lock(&self.ongoing).remove(operation);
+                self.ongoing.lock().remove(operation);
                 return None;
             }
         };
-        lock(&self.ongoing).remove(operation);
+        self.ongoing.lock().remove(operation);
         Some((progress, present.filter(|_| !ongoing.is_deletion).cloned()))
     }
 
@@ -93,6 +93,6 @@ impl Waiting {
             };
             List::new(read, (|how| ApiError::interrupted(PUBLIC_IP_LIST, how)) as fn(Interrupted) -> ApiError)
         };
-        lock(&self.lists).entry(key.clone()).or_insert_with(new).clone()
+        self.lists.lock().entry(key.clone()).or_insert_with(new).clone()
     }
 }

@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::call::ErrorKind;
-use ccm_kit::lock;
 use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError};
 use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -285,7 +285,7 @@ impl Writer<'_> {
                 };
                 if let Some(change) = change {
                     let watched = Watched { change: change.into(), end: End::of(object) };
-                    lock(&self.ongoing.0).insert(operation.name.clone(), watched);
+                    self.ongoing.0.lock().insert(operation.name.clone(), watched);
                 }
                 match write {
                     Write::Address(change) if request.body.is_none() => {
@@ -416,7 +416,7 @@ impl Writer<'_> {
         let mut change = None;
         if !matches!(state, State::Running) {
             self.reads.ended(&pending.id, matches!(state, State::Failed(_)));
-            let watched = lock(&self.ongoing.0).remove(&operation.name);
+            let watched = self.ongoing.0.lock().remove(&operation.name);
             let answered = watched.as_ref().and_then(|watched| match &watched.end {
                 End::Operation(Some(object)) if self.is_end(&pending, &watched.change, object) => Some(object),
                 _ => None,
@@ -440,7 +440,7 @@ impl Writer<'_> {
     /// Looks at the object in place of its operation: one read shows the end, and what the next plan begins with. `None`
     /// if only the operation shows it.
     async fn look(&self, operation: &str, pending: &Pending) -> Option<Progress> {
-        let Watched { change, end: End::Object(since) } = lock(&self.ongoing.0).get(operation).cloned()? else {
+        let Watched { change, end: End::Object(since) } = self.ongoing.0.lock().get(operation).cloned()? else {
             return None;
         };
         if since.elapsed() >= UPDATING {
@@ -450,13 +450,13 @@ impl Writer<'_> {
         match self.client.look(pending, is_end).await.ok()? {
             Look::Running => Some(Progress::Running),
             Look::Unclear => {
-                if let Some(watched) = lock(&self.ongoing.0).get_mut(operation) {
+                if let Some(watched) = self.ongoing.0.lock().get_mut(operation) {
                     watched.end = End::Operation(None);
                 }
                 None
             }
             Look::Succeeded(object) => {
-                lock(&self.ongoing.0).remove(operation);
+                self.ongoing.0.lock().remove(operation);
                 self.reads.shows(&pending.id, object);
                 Some(Progress::Done)
             }

@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::call::ErrorKind;
 use ccm_kit::http::Query;
-use ccm_kit::{Cached, Interrupted, Stamped, lock};
+use ccm_kit::{Cached, Interrupted, Stamped};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -129,7 +130,7 @@ impl<V: Send + Sync + 'static> Lists<V> {
                 (|how| ApiError::interrupted(VM_LIST, how)) as fn(Interrupted) -> ApiError,
             )
         };
-        lock(&self.by_holder).entry(holder.clone()).or_insert_with(new).clone()
+        self.by_holder.lock().entry(holder.clone()).or_insert_with(new).clone()
     }
 
     /// A list of at most this age. A failure of an earlier call is not the answer to this one.
@@ -149,7 +150,7 @@ impl<V: Send + Sync + 'static> Lists<V> {
 
     /// All that are known, whatever their age.
     fn known(&self) -> Vec<Arc<V>> {
-        let lists = lock(&self.by_holder);
+        let lists = self.by_holder.lock();
         lists.values().filter_map(|list| Some(list.last()?.value)).collect()
     }
 }

@@ -10,16 +10,17 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
-use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes, lock};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, Scope, address};
 use futures::FutureExt;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -246,7 +247,7 @@ impl RouteTable for AzureTable {
         let hops: BTreeSet<IpAddr> = nodes.iter().flat_map(|node| internal_addresses(node)).collect();
         let routes = table.value.as_ref().as_ref().map(|table| list(table, "/properties/routes")).unwrap_or_default();
         let present: BTreeSet<String> = routes.iter().map(|route| text(route, "/name").to_ascii_lowercase()).collect();
-        let mut named = lock(&self.named);
+        let mut named = self.named.lock();
         named.extend(nodes.iter().map(|node| node.name.to_ascii_lowercase()));
         named.retain(|name| present.contains(name));
         let is_node = |name: &str, hop: &IpAddr| named.contains(&name.to_ascii_lowercase()) || hops.contains(hop);

@@ -1,13 +1,13 @@
 //! Writes of the route table: the changes of a moment are one write.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
 use ccm_kit::call::Meaning;
-use ccm_kit::{Bulk, Cluster, Interrupted, lock};
+use ccm_kit::{Bulk, Cluster, Interrupted};
 use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{NodeReader, NodeRef, ProviderError, address};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{APPLIANCE, SEPARATOR, Settings, Wanted, route_name};
@@ -54,7 +54,7 @@ impl Writer {
         let is_new = found.is_none();
         let mut table = found.unwrap_or_else(|| self.new_table());
         let before = list(&table, "/properties/routes").to_vec();
-        let limit = *lock(&self.limit);
+        let limit = *self.limit.lock();
         let (mut routes, refused) = changed(&before, changes, limit);
         for (change, why) in refused {
             let error = match why {
@@ -76,7 +76,7 @@ impl Writer {
         let written = self.client.finish(&write, WRITE_DEADLINE).await;
         match written {
             Err(error) if is_full(&error) => {
-                *lock(&self.limit) = Some(number_in(&error.message).unwrap_or(before.len()));
+                *self.limit.lock() = Some(number_in(&error.message).unwrap_or(before.len()));
                 Err(error)
             }
             written => written,

@@ -5,11 +5,12 @@ mod matrix;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory};
 use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Outage};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 mod batch {
@@ -66,7 +67,7 @@ impl Fake {
     }
 
     fn edit<T>(&self, change: impl FnOnce(&mut Value) -> T) -> T {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let answer = change(&mut state.file);
         std::fs::write(self.path("next"), state.file.to_string()).unwrap();
         std::fs::rename(self.path("next"), self.path("cloud.yaml")).unwrap();
@@ -144,7 +145,7 @@ impl Harness for Fake {
     /// The fake cloud counts calls, not changes: this number grows with each change of the tables.
     async fn writes(&self) -> u64 {
         let now = self.objects();
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if state.seen != now {
             state.writes += 1;
             state.seen = now;
@@ -154,7 +155,7 @@ impl Harness for Fake {
 
     async fn disrupt(&self, outage: Outage) -> bool {
         let number = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             state.troubles += 1;
             state.troubles
         };

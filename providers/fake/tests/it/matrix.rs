@@ -1,8 +1,8 @@
 //! Every operation, with every outcome, in every situation: see [`ccm_provider_contract::matrix`].
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use ccm_provider::{NodeRef, Service, ServicePort};
 use ccm_provider_contract::Harness;
 use ccm_provider_contract::matrix::{Kind, Known, MatrixCloud, Operation, Part, Trouble, run};
 use ccm_provider_contract::watch::{Call, Effect, Strike};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::Fake;
@@ -122,7 +123,7 @@ impl MatrixCloud for Cloud {
     }
 
     fn watched(&self) -> Vec<Call> {
-        let strikes = self.strikes.lock().unwrap();
+        let strikes = self.strikes.lock();
         let call = |(at, line): (usize, Value)| {
             let operation = line["call"].as_str().unwrap_or_default().to_owned();
             let mut call = Call {
@@ -142,7 +143,7 @@ impl MatrixCloud for Cloud {
 
     async fn strike(&self, strike: Option<Strike>) {
         let from = self.watched().len();
-        let number = self.strikes.lock().unwrap().len();
+        let number = self.strikes.lock().len();
         let rule = strike.as_ref().map(|strike| {
             let mut rule = match &strike.effect {
                 Effect::Code { code, message, .. } => json!({"kind": code, "error": message}),
@@ -160,6 +161,6 @@ impl MatrixCloud for Cloud {
             rule
         });
         self.fake.edit(|file| file["faults"] = rule.into_iter().collect());
-        self.strikes.lock().unwrap().push((from, strike));
+        self.strikes.lock().push((from, strike));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
 use ccm_provider::{EventType, Finding, ProviderError, Service, ServiceAction, Severity, Subject};
+use parking_lot::Mutex;
 
 use super::wanted::{CONFLICT, HOSTS, MIXED_PROTOCOLS, OPTIONS_IGNORED};
 
@@ -50,7 +50,7 @@ impl Events {
             _ => (CONFIGURATION.to_owned(), finding.to_string()),
         };
         let mut now: BTreeSet<(String, String)> = findings.iter().filter(is_for).map(event).collect();
-        let mut reported = lock(&self.reported);
+        let mut reported = self.reported.lock();
         let before = reported.remove(&key).unwrap_or_default();
         for (reason, message) in now.difference(&before) {
             context.events.event(&Subject::service(service), EventType::Warning, reason, message);
@@ -74,7 +74,7 @@ impl Events {
     pub(super) fn command(&self, subject: &Subject, line: &str) {
         let Some(context) = self.cluster.context() else { return };
         let now = self.cluster.now();
-        let mut commands = lock(&self.commands);
+        let mut commands = self.commands.lock();
         commands.retain(|_, shown| now.saturating_duration_since(*shown) < COMMAND_AGAIN);
         let key = (subject.uid.to_string(), line.to_owned());
         if let Entry::Vacant(entry) = commands.entry(key) {

@@ -4,10 +4,9 @@
 //! groups do: until then it is looked for again, at first soon.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::hosts::Host;
@@ -31,7 +30,7 @@ struct Miss {
 impl Missing {
     /// Records that an instance does not exist.
     pub(super) fn add(&self, host: Host) {
-        let mut missing = lock(&self.0);
+        let mut missing = self.0.lock();
         missing.retain(|_, miss| miss.at.elapsed() < KEPT);
         let at = Instant::now();
         let miss = missing.entry(host).or_insert(Miss { at, pause: FIRST });
@@ -42,23 +41,23 @@ impl Missing {
 
     /// Records that instances exist.
     pub(super) fn seen<'h>(&self, hosts: impl IntoIterator<Item = &'h Host>) {
-        let mut missing = lock(&self.0);
+        let mut missing = self.0.lock();
         for host in hosts {
             missing.remove(host);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        self.0.lock().is_empty()
     }
 
     pub(super) fn contains(&self, host: &Host) -> bool {
-        lock(&self.0).contains_key(host)
+        self.0.lock().contains_key(host)
     }
 
     /// Those of these hosts that it is time to look for.
     pub(super) fn due(&self, hosts: &BTreeSet<&Host>) -> Vec<Host> {
-        let missing = lock(&self.0);
+        let missing = self.0.lock();
         let is_due = |(host, miss): &(&Host, &Miss)| miss.at.elapsed() >= miss.pause && hosts.contains(host);
         missing.iter().filter(is_due).map(|(host, _)| host.clone()).collect()
     }

@@ -7,15 +7,16 @@
 //! What could not be read is noted, with the reason: it fails the Services that need it, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::Known;
 use ccm_kit::batch::{Bulk, Interrupted, Limits};
 use ccm_kit::call::ErrorKind;
-use ccm_kit::{Known, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::{join_all, try_join_all};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
@@ -75,11 +76,11 @@ struct Unread(Mutex<BTreeMap<String, ProviderError>>);
 impl Unread {
     fn add(&self, kind: Collection, name: &str, error: ProviderError) {
         tracing::debug!(kind = kind.as_str(), name, %error, "not read");
-        lock(&self.0).insert(Observed::key(kind, name), error);
+        self.0.lock().insert(Observed::key(kind, name), error);
     }
 
     fn into(self, observed: &mut Observed) {
-        observed.unread.append(&mut lock(&self.0));
+        observed.unread.append(&mut self.0.lock());
     }
 }
 
@@ -128,19 +129,19 @@ impl Reads {
 
     /// Whether a balancer had no leftovers when it was last observed, and still has the same shape.
     fn is_settled(&self, item: &Item) -> bool {
-        let settled = lock(&self.settled);
+        let settled = self.settled.lock();
         settled.get(&item.names.balancer).is_some_and(|shape| Some(*shape) == shape_of(item))
     }
 
     /// Records that there are no leftovers.
     pub(super) fn settle(&self, item: &Item) {
-        let mut settled = lock(&self.settled);
+        let mut settled = self.settled.lock();
         settled.extend(shape_of(item).map(|shape| (item.names.balancer.clone(), shape)));
     }
 
     /// Records that there may be leftovers.
     pub(super) fn unsettle(&self, balancer: &str) {
-        lock(&self.settled).remove(balancer);
+        self.settled.lock().remove(balancer);
     }
 
     /// Everything that a plan for these items needs. The names of its objects are not known without the ID of the
@@ -155,7 +156,7 @@ impl Reads {
             }
         };
         let (cluster_id, network) = futures::join!(self.facts.cluster_id(), network);
-        let refused_groups = lock(&self.refused_groups).clone();
+        let refused_groups = self.refused_groups.lock().clone();
         let mut observed = Observed { cluster_id: cluster_id?, refused_groups, ..Observed::default() };
         note_network(&mut observed, network);
         let with_rule = wanted.items.values().filter(|item| needs_rule(env, item));
@@ -366,7 +367,7 @@ impl Reads {
         names: &BTreeSet<String>,
         unread: &Unread,
     ) -> BTreeMap<String, T> {
-        if names.len() > ONE_BY_ONE && !lock(&self.unlisted).contains(&list) {
+        if names.len() > ONE_BY_ONE && !self.unlisted.lock().contains(&list) {
             let filter = match names.len() <= MOST_NAMES {
                 true => Filter::one_of("name", names.iter().map(String::as_str)),
                 false => Filter::default(),
@@ -378,7 +379,7 @@ impl Reads {
                 }
                 Err(error) if is_forbidden(&error) => {
                     tracing::warn!(%error, "the objects are read one by one, which takes long with many Services");
-                    lock(&self.unlisted).insert(list);
+                    self.unlisted.lock().insert(list);
                 }
                 Err(error) if error.kind == ErrorKind::Refused => {
                     tracing::warn!(%error, "the list is refused: the objects are read one by one");
@@ -426,7 +427,7 @@ impl Reads {
             match groups {
                 Ok(groups) => {
                     if groups.contains_key(&name) {
-                        lock(&self.refused_groups).remove(&zone);
+                        self.refused_groups.lock().remove(&zone);
                     }
                     all.insert(zone, groups);
                 }

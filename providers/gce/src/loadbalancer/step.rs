@@ -4,11 +4,10 @@
 //! replaced when they are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 
 use ccm_kit::balancer::{Kind, Part};
-use ccm_kit::lock;
 use ccm_provider::{Change, Risk, Subject, Verb};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::firewall::Command;
@@ -162,7 +161,7 @@ pub(crate) struct Made {
 
 impl Outputs {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Made> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     /// The address of the item of a step, if an earlier step has found it.

@@ -1,13 +1,12 @@
 //! Sends the writes of a plan. Those whose operation goes on are looked at by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::call::{ErrorKind, Meaning};
-use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -57,7 +56,7 @@ pub(super) struct Ongoing {
 impl Ongoing {
     /// The reason why one of these instances was refused lately.
     fn refusal(&self, write: &Write, host: &Host) -> Option<ProviderError> {
-        let mut refused = lock(&self.refused);
+        let mut refused = self.refused.lock();
         refused.retain(|_, (_, at)| at.elapsed() < REFUSED);
         refused.get(&(target(write), host.clone())).map(|(error, _)| error.clone())
     }
@@ -65,7 +64,7 @@ impl Ongoing {
     /// The delay of another look at changes whose end was not seen, if a balancer still needs one of them: only the
     /// object shows whether it has failed. Those that it needs no more have taken effect.
     pub(super) fn look_again<'s>(&self, balancer: &str, planned: impl Iterator<Item = &'s Step>) -> Option<Duration> {
-        let mut unseen = lock(&self.unseen);
+        let mut unseen = self.unseen.lock();
         if unseen.is_empty() {
             return None;
         }
@@ -80,7 +79,7 @@ impl Ongoing {
 
     /// Notes that a change was accepted, and its end not seen. An error if that is so for long.
     fn note_unseen(&self, key: &str, write: &Write, error: ApiError) -> Result<(), ProviderError> {
-        let mut unseen = lock(&self.unseen);
+        let mut unseen = self.unseen.lock();
         unseen.retain(|_, change| change.last.elapsed() < FORGOTTEN);
         let (now, failure) = (Instant::now(), not_seen(write, error));
         match unseen.get_mut(key).filter(|change| !change.needed_by.is_empty()) {
@@ -98,7 +97,7 @@ impl Ongoing {
 
     /// The result of a change that is not sent now because its end was not seen lately.
     fn withheld(&self, key: &str) -> Option<Result<Written, ProviderError>> {
-        let unseen = lock(&self.unseen);
+        let unseen = self.unseen.lock();
         let change = unseen.get(key).filter(|change| !change.needed_by.is_empty() && !change.wait().is_zero())?;
         Some(if change.first.elapsed() < SHOWN { Ok(Written::Done) } else { Err(change.failure.clone()) })
     }
@@ -108,7 +107,7 @@ impl Ongoing {
         let is_it = |((_, refused), (_, at)): (&(String, Host), &(ProviderError, Instant))| {
             refused == host && at.elapsed() < REFUSED
         };
-        lock(&self.refused).iter().any(is_it)
+        self.refused.lock().iter().any(is_it)
     }
 }
 
@@ -146,7 +145,7 @@ pub(super) struct Unreadable(Mutex<(Option<ProviderError>, bool)>);
 
 impl Unreadable {
     fn note(&self, error: ProviderError) {
-        let mut noted = lock(&self.0);
+        let mut noted = self.0.lock();
         if !noted.1 {
             noted.0.get_or_insert(error);
         }
@@ -154,7 +153,7 @@ impl Unreadable {
 
     /// The reason, the first time.
     pub(super) fn news(&self) -> Option<ProviderError> {
-        let mut noted = lock(&self.0);
+        let mut noted = self.0.lock();
         let error = noted.0.take()?;
         noted.1 = true;
         Some(error)
@@ -208,13 +207,13 @@ impl Writer<'_> {
     /// Notes that a group could not be created, or not yet: no backend service can have it.
     fn note_group(&self, write: &Write) {
         if let (true, Some(zone)) = (write.operation == INSTANCE_GROUP_CREATE, write.scope.zone_name()) {
-            lock(&self.reads.refused_groups).insert(zone.to_owned());
+            self.reads.refused_groups.lock().insert(zone.to_owned());
         }
     }
 
     /// The creation of a backend service without the groups that could not be created since it was planned.
     fn without_refused(&self, mut write: Write) -> Write {
-        let refused = lock(&self.reads.refused_groups);
+        let refused = self.reads.refused_groups.lock();
         let is_due = !refused.is_empty() && write.operation.verb == Verb::Insert;
         let backends = write.body.as_mut().and_then(|body| body.get_mut("backends")).and_then(Value::as_array_mut);
         if let Some(backends) = backends.filter(|_| is_due) {
@@ -255,7 +254,7 @@ impl Writer<'_> {
             }
             Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
             Act::DeleteUnlessUsed(write) => {
-                lock(&self.ongoing.used).remove(&object(write));
+                self.ongoing.used.lock().remove(&object(write));
                 match self.begin(step, write, Meant::UnlessUsed).await {
                     Err(error) => self.failed(write, &Meant::UnlessUsed, error).map(|()| Written::Done)?,
                     Ok(written) => written,
@@ -283,7 +282,7 @@ impl Writer<'_> {
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
         let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
         let name = sent.key().to_owned();
-        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant, key(step)));
+        self.ongoing.sent.lock().insert(name.clone(), (sent, meant, key(step)));
         let verb = match step.verb {
             ccm_provider::Verb::Create => "creating",
             ccm_provider::Verb::Update => "updating",
@@ -296,7 +295,7 @@ impl Writer<'_> {
 
     /// Looks at an operation for a moment.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
-        let ongoing = lock(&self.ongoing.sent).get(&operation.name).cloned();
+        let ongoing = self.ongoing.sent.lock().get(&operation.name).cloned();
         let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
         let look = tokio::time::timeout(LOOK, self.client.look(&mut sent)).await;
         if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
@@ -314,17 +313,17 @@ impl Writer<'_> {
                 }
                 let progress = self.shown(&sent, &key, error).await?;
                 if !matches!(progress, Progress::Running) {
-                    lock(&self.ongoing.sent).remove(&operation.name);
+                    self.ongoing.sent.lock().remove(&operation.name);
                 }
                 return Ok(progress);
             }
             // Whether it has ended is not known. The next steps would only guess, and the next pass sees the objects.
             Ok(Some(Err(error))) => {
-                lock(&self.ongoing.sent).remove(&operation.name);
+                self.ongoing.sent.lock().remove(&operation.name);
                 let text = format!("{} was accepted, and cannot be followed", operation.text);
                 return Ok(Progress::Failed(ProviderError::from(error).wrap(text)));
             }
-            Ok(None) => drop(lock(&self.ongoing.sent).remove(&operation.name)),
+            Ok(None) => drop(self.ongoing.sent.lock().remove(&operation.name)),
         }
         let ended = self.client.ended(&sent);
         let result = ended.or_else(|error| self.failed(&sent.write, &meant, error));
@@ -356,7 +355,7 @@ impl Writer<'_> {
         match meant {
             Meant::UnlessUsed if is_in_use(&error) => {
                 tracing::debug!(%write, "still in use: not deleted");
-                lock(&self.ongoing.used).insert(object(write));
+                self.ongoing.used.lock().insert(object(write));
                 Ok(())
             }
             Meant::UnlessFull if is_over_quota(&error) => {
@@ -384,7 +383,7 @@ impl Writer<'_> {
         match &step.act {
             Act::Send(_) if step.rank == Rank::Groups => {
                 let zone = write.scope.zone_name().unwrap_or_default();
-                match lock(&self.reads.refused_groups).remove(zone) {
+                match self.reads.refused_groups.lock().remove(zone) {
                     true => Err(ProviderError::new(ErrorClass::Conflict, format!("{write} exists now: planned again"))),
                     false => Ok(()),
                 }
@@ -416,7 +415,7 @@ impl Writer<'_> {
         outputs: &Outputs,
     ) -> Result<Written, ProviderError> {
         let is_kept = !outputs.lock().kept_firewalls.is_disjoint(&step.items);
-        let is_used = firewall.unless_used.as_ref().is_some_and(|check| lock(&self.ongoing.used).contains(check));
+        let is_used = firewall.unless_used.as_ref().is_some_and(|check| self.ongoing.used.lock().contains(check));
         // Without the rules of higher priority it would deny everything.
         if is_used || firewall.is_deny && is_kept {
             return Ok(Written::Done);
@@ -480,7 +479,7 @@ impl Writer<'_> {
                 Why::Settled => {}
                 Why::Refused => {
                     let refusal = (error.clone().into(), Instant::now());
-                    lock(&self.ongoing.refused).insert((target(write), host), refusal);
+                    self.ongoing.refused.lock().insert((target(write), host), refusal);
                 }
             }
         }

@@ -1,10 +1,11 @@
 //! The network of the cluster, and the subnetwork of its internal balancers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
 use ccm_provider::{NodeReader, ProviderError, address};
+use parking_lot::Mutex;
 
 use crate::client::network::Subnetwork;
 use crate::client::resource::{ResourceId, last_part, same_url};
@@ -62,13 +63,13 @@ impl Network {
         if let Some(url) = &self.configured {
             return Ok(Subnet::Url(url.clone()));
         }
-        let known = lock(&self.found).clone();
+        let known = self.found.lock().clone();
         if let Some(known) = known {
             return Ok(known);
         }
         let (found, is_whole) = self.find().await?;
         if is_whole && !matches!(found, Subnet::Unknown(_)) {
-            *lock(&self.found) = Some(found.clone());
+            *self.found.lock() = Some(found.clone());
         }
         Ok(found)
     }

@@ -4,12 +4,13 @@
 //! one: the list is then read again, once for all callers, and at most every five minutes.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
 use ccm_provider::well_known::{LABEL_ZONE, LABEL_ZONE_BETA};
 use ccm_provider::{Node, NodeReader, ProviderError};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::identity::InstanceId;
@@ -67,7 +68,7 @@ impl Zones {
         if let Some(zones) = self.known(&of_nodes) {
             return Ok(zones);
         }
-        let before = lock(&self.known).as_ref().map(|known| known.zones.clone());
+        let before = self.known.lock().as_ref().map(|known| known.zones.clone());
         let again = before.is_some().then(Instant::now);
         let zones: BTreeSet<String> = match (self.client.zones(&self.region).await, before) {
             (Ok(zones), _) => zones.into_iter().collect(),
@@ -82,13 +83,13 @@ impl Zones {
             tracing::warn!(zone, "a node is in a zone that the region does not have");
         }
         let known = Known { zones: zones.clone(), again };
-        *lock(&self.known) = Some(known);
+        *self.known.lock() = Some(known);
         Ok(zones)
     }
 
     /// The known zones, unless the list has to be read again.
     fn known(&self, of_nodes: &BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let known = lock(&self.known).clone()?;
+        let known = self.known.lock().clone()?;
         known.serves(&self.region, of_nodes).then_some(known.zones)
     }
 

@@ -12,15 +12,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
-use ccm_kit::{Cached, Cluster, Interrupted, PlannedRoutes, lock};
+use ccm_kit::{Cached, Cluster, Interrupted, PlannedRoutes};
 use ccm_provider::{NewRoute, Node, NodeReader, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -104,7 +105,7 @@ impl NetworkRoutes {
     }
 
     fn list(&self, cluster: &str) -> Read {
-        let mut lists = lock(&self.lists);
+        let mut lists = self.lists.lock();
         let new = || {
             let (client, prefix) = (self.client.clone(), prefix(cluster));
             let filter = Filter::begins("name", &prefix);
@@ -132,7 +133,7 @@ impl NetworkRoutes {
 
     fn known_uids(&self) -> BTreeSet<Box<str>> {
         let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-        let mut uids = lock(&self.uids);
+        let mut uids = self.uids.lock();
         uids.extend(nodes.iter().map(|node| node.uid.clone()).filter(|uid| !uid.is_empty() && !is_uid(uid)));
         uids.clone()
     }

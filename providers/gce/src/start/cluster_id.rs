@@ -4,11 +4,12 @@
 //! Another ID gives the objects of all load balancers other names: one that is known stays until the ConfigMap shows
 //! another, and is stored again if the ConfigMap is deleted.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
 use ccm_provider::{ConfigMapData, ConfigMapSpec, ProviderError};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The ConfigMap with the ID.
@@ -61,7 +62,7 @@ impl ClusterId {
 
     /// The IDs, created if there are none. An error if the ConfigMap cannot be read or created, or has neither.
     pub(crate) async fn get(&self) -> Result<Ids, ProviderError> {
-        let known = lock(&self.known).clone();
+        let known = self.known.lock().clone();
         if let Some((_, ids)) = known.as_ref().filter(|(read, _)| read.elapsed() < KEPT) {
             return Ok(ids.clone());
         }
@@ -73,7 +74,7 @@ impl ClusterId {
             }
             (stored, _) => stored?,
         };
-        *lock(&self.known) = Some((began, ids.clone()));
+        *self.known.lock() = Some((began, ids.clone()));
         Ok(ids)
     }
 

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use ccm_provider::{
     Scope, Service, ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Severity,
 };
 use futures::future::join_all;
+use parking_lot::Mutex;
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -24,7 +24,6 @@ use super::memory::Memory;
 use super::run::{Results, Run};
 use super::step::{Kind, Plan, Step};
 use super::{BalancerCloud, Reached};
-use crate::lock::lock;
 
 /// An observation for a deletion may be used for the deletion itself within this time.
 const RECENT: Duration = Duration::from_secs(1);
@@ -248,7 +247,7 @@ impl<C: BalancerCloud> Engine<C> {
         }
         if !plan.steps.is_empty() {
             self.runs.fetch_add(1, Ordering::SeqCst);
-            lock(&self.recent).clear();
+            self.recent.lock().clear();
             run.steps(&plan.steps, &refused, results).await;
             self.runs.fetch_add(1, Ordering::SeqCst);
         }
@@ -333,7 +332,7 @@ impl<C: BalancerCloud> Engine<C> {
         };
         let found: Vec<Found> = verdicts.into_iter().enumerate().map(of).collect();
         if let ([Ok(Some(_))], [service]) = (&found[..], services) {
-            let mut recent = lock(&self.recent);
+            let mut recent = self.recent.lock();
             recent.retain(|_, recent| recent.at.elapsed() < RECENT);
             let uid = service.metadata.uid.to_string();
             recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
@@ -347,7 +346,7 @@ impl<C: BalancerCloud> Engine<C> {
         if item.action != ServiceAction::Delete {
             return None;
         }
-        let recent = lock(&self.recent).remove(&item.service.key())?;
+        let recent = self.recent.lock().remove(&item.service.key())?;
         let is_current = recent.at.elapsed() < RECENT
             && recent.runs == self.runs.load(Ordering::SeqCst)
             && *recent.uid == *item.service.metadata.uid;

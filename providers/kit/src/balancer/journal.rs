@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::{Cluster, lock};
+use parking_lot::Mutex;
+
+use crate::Cluster;
 
 /// The visible effects of recent writes.
 ///
@@ -30,20 +31,20 @@ impl<E: Ord + Clone + fmt::Debug> Journal<E> {
     /// be [forgotten](Self::forget) if the cloud refuses the write, because the others are from an earlier write.
     pub fn wrote(&self, effects: impl IntoIterator<Item = E>) -> Vec<E> {
         let now = self.cluster.now();
-        let mut written = lock(&self.written);
+        let mut written = self.written.lock();
         written.retain(|_, at| now.saturating_duration_since(*at) < self.lag);
         effects.into_iter().filter(|effect| written.insert(effect.clone(), now).is_none()).collect()
     }
 
     /// Forgets effects that were undone, refused or shown.
     pub fn forget(&self, is_gone: impl Fn(&E) -> bool) {
-        lock(&self.written).retain(|effect, _| !is_gone(effect));
+        self.written.lock().retain(|effect, _| !is_gone(effect));
     }
 
     /// The longest time until reads show all recorded effects that satisfy `is_hidden`; `None` if there are none.
     pub fn hidden(&self, is_hidden: impl Fn(&E) -> bool) -> Option<Duration> {
         let now = self.cluster.now();
-        let written = lock(&self.written);
+        let written = self.written.lock();
         let hidden = written.iter().filter(|(effect, _)| is_hidden(effect));
         let left = hidden.filter_map(|(_, at)| self.lag.checked_sub(now.saturating_duration_since(*at)));
         left.filter(|left| !left.is_zero()).max()

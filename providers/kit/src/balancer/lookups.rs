@@ -1,12 +1,10 @@
 //! Simultaneous lookups that become one.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 
 use ccm_provider::{LoadBalancerStatus, ProviderError, Service};
+use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, oneshot};
-
-use crate::lock::lock;
 
 /// The answer to [`LoadBalancer::get`](ccm_provider::LoadBalancer::get).
 pub(super) type Found = Result<Option<LoadBalancerStatus>, ProviderError>;
@@ -29,13 +27,13 @@ impl Lookups {
     /// Waits for the turn of a caller, or for the answer from that of another one.
     pub(super) async fn turn(&self, service: &Service) -> ControlFlow<Found, Turn<'_>> {
         let (answer, mut found) = oneshot::channel();
-        lock(&self.waiting).push((service.clone(), answer));
+        self.waiting.lock().push((service.clone(), answer));
         let turn = self.turn.lock().await;
         if let Ok(found) = found.try_recv() {
             return ControlFlow::Break(found);
         }
         found.close();
-        let mut others = std::mem::take(&mut *lock(&self.waiting));
+        let mut others = std::mem::take(&mut *self.waiting.lock());
         // Without this one, and callers that do not wait any more.
         others.retain(|(_, answer)| !answer.is_closed());
         ControlFlow::Continue(Turn { others, _turn: turn })

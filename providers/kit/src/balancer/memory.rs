@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, GroupKey, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Verb};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Operation;
 use super::step::{Items, Kind, Part, Step};
-use crate::lock::lock;
 
 /// A refused write is sent again after this time: what was missing may have been created.
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
@@ -153,7 +153,7 @@ impl<W> Memory<W> {
     }
 
     fn remembered(&self, request: impl FnOnce() -> Request) -> Option<ProviderError> {
-        let mut refused = lock(&self.refused);
+        let mut refused = self.refused.lock();
         if refused.is_empty() {
             return None;
         }
@@ -173,56 +173,56 @@ impl<W> Memory<W> {
     /// Remembers an error for this time.
     pub(super) fn keep(&self, Request { key, fingerprint, uids }: Request, error: &ProviderError, lasts: Duration) {
         let refusal = Refusal { fingerprint, uids, until: Instant::now() + lasts, error: error.clone() };
-        lock(&self.refused).insert(key, refusal);
+        self.refused.lock().insert(key, refusal);
     }
 
     /// Remembers what was removed, until its successor is there.
     pub(super) fn removed(&self, (successor, removed): Room<W>) {
-        let mut all = lock(&self.removed);
+        let mut all = self.removed.lock();
         all.retain(|_, one| Instant::now() < one.until);
         all.insert(successor, removed);
     }
 
     /// Whether a successor is missing.
     pub(super) fn replaces(&self) -> bool {
-        !lock(&self.removed).is_empty()
+        !self.removed.lock().is_empty()
     }
 
     /// What was removed for this step, by an earlier one.
     pub(super) fn removed_for(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Vec<Arc<Step<W>>>> {
-        let all = lock(&self.removed);
+        let all = self.removed.lock();
         let removed = all.get(&step.object()).filter(|one| Instant::now() < one.until)?;
         (removed.uids == uids(step, work)).then(|| removed.restore.clone())
     }
 
     /// The load balancer of this Service is deleted.
     pub(super) fn is_gone(&self, uid: &str) {
-        lock(&self.removed).retain(|_, one| !one.uids.contains(uid));
+        self.removed.lock().retain(|_, one| !one.uids.contains(uid));
     }
 
     /// What was removed for this object cannot come back: there is nothing that a trial would interrupt, so that whatever
     /// was refused for its Services is sent again.
     pub(super) fn is_missing(&self, object: &str) {
-        let Some(removed) = lock(&self.removed).get(object).cloned() else { return };
-        lock(&self.refused).retain(|_, refusal| refusal.uids.is_disjoint(&removed.uids));
+        let Some(removed) = self.removed.lock().get(object).cloned() else { return };
+        self.refused.lock().retain(|_, refusal| refusal.uids.is_disjoint(&removed.uids));
     }
 
     /// The object is there.
     pub(super) fn is_replaced(&self, object: &str) {
-        lock(&self.removed).remove(object);
+        self.removed.lock().remove(object);
     }
 
     pub(super) fn park(&self, object: String, parked: Parked<W>) {
-        lock(&self.parked).insert(object, parked.into());
+        self.parked.lock().insert(object, parked.into());
     }
 
     pub(super) fn unpark(&self, object: &str) {
-        lock(&self.parked).remove(object);
+        self.parked.lock().remove(object);
     }
 
     /// The unfinished operations of these groups, by object.
     pub(super) fn parked(&self, groups: &BTreeSet<GroupKey>) -> BTreeMap<String, Arc<Parked<W>>> {
-        let parked = lock(&self.parked);
+        let parked = self.parked.lock();
         let concerned = parked.iter().filter(|(_, parked)| !parked.groups.is_disjoint(groups));
         concerned.map(|(object, parked)| (object.clone(), parked.clone())).collect()
     }

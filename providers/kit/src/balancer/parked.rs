@@ -12,7 +12,6 @@ use futures::future::join_all;
 use super::memory::Parked;
 use super::run::{Accepted, PATIENCE, Results, Run, Running, Sending, is_refusal};
 use super::{BalancerCloud, Progress};
-use crate::lock::lock;
 
 /// The limit of a read of an operation of an earlier call.
 const POLL: Duration = Duration::from_secs(5);
@@ -84,7 +83,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         let sending = Sending { index: 0, is_step: false, is_last: true, scope: self.scope, accepted: &accepted };
         let mut back = pin!(self.bring_back(object, &failed.restore, &sending));
         while tokio::time::timeout(PATIENCE, &mut back).await.is_err() {
-            let running = lock(&accepted).remove(&0);
+            let running = accepted.lock().remove(&0);
             let Some(Running { operation, since, is_last, .. }) = running else { continue };
             let (groups, services) = (failed.groups.clone(), failed.services.clone());
             let (request, restore, room) = (None, Vec::new(), None);

@@ -1,18 +1,18 @@
 //! Executes the steps of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::memory::{DENIED, Memory, Parked, REFUSED, Removed, Request, is_final};
 use super::schedule::Schedule;
 use super::step::{Part, Step};
 use super::{BalancerCloud, Operation, Progress, Written};
-use crate::lock::lock;
 
 /// A call waits so long for operations while nothing else happens.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -188,11 +188,11 @@ impl<C: BalancerCloud> Run<'_, C> {
                 }
                 Ok(None) => return,
                 // A write has no answer yet, or its Service has no traffic until it is done.
-                Err(_) if lock(&accepted).len() < running.len() => looked = Instant::now(),
+                Err(_) if accepted.lock().len() < running.len() => looked = Instant::now(),
                 Err(_) if last.elapsed() < PATIENCE && self.replaces_any(&accepted, steps) => looked = Instant::now(),
                 Err(_) => {
                     running.clear();
-                    for (index, running) in std::mem::take(&mut *lock(&accepted)) {
+                    for (index, running) in std::mem::take(&mut *accepted.lock()) {
                         let Some((step, later)) = at(steps, index) else { continue };
                         results.fail_step(step, &self.park(step, later, running));
                         due.extend(schedule.after(index));
@@ -249,7 +249,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     }
 
     fn replaces_any(&self, accepted: &Accepted, steps: &[Step<C::Write>]) -> bool {
-        let running: Vec<usize> = lock(accepted).keys().copied().collect();
+        let running: Vec<usize> = accepted.lock().keys().copied().collect();
         let mut running = running.into_iter().filter_map(|index| at(steps, index));
         running.any(|(step, later)| Removed::by(step, later, self.work).is_some() || self.is_replacing(step, later))
     }
@@ -397,9 +397,9 @@ impl<C: BalancerCloud> Run<'_, C> {
             Written::Accepted(operation) => operation,
         };
         let running = Running { operation: operation.clone(), since: Instant::now(), is_step, is_last };
-        lock(accepted).insert(index, running);
+        accepted.lock().insert(index, running);
         let end = self.until_done(&operation, scope).await;
-        lock(accepted).remove(&index);
+        accepted.lock().remove(&index);
         end.map_err(|error| Failure { was_accepted: !error.is_in_progress(), error })?;
         Ok(self.cloud.completed(step, self.made).await?)
     }

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::READ_DEADLINE;
@@ -7,6 +7,7 @@ use ccm_provider::{
     ErrorClass, LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, NodeRef, Risk, ServiceAction, ServiceAnswer,
     ServicePort, Severity, Step as Summary, Verb,
 };
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -51,11 +52,11 @@ struct Cloud {
 
 impl Cloud {
     fn say(&self, call: &str) {
-        self.calls.lock().unwrap().push(call.to_owned());
+        self.calls.lock().push(call.to_owned());
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut *self.calls.lock().unwrap())
+        std::mem::take(&mut *self.calls.lock())
     }
 
     fn writes(&self) -> usize {
@@ -63,7 +64,7 @@ impl Cloud {
     }
 
     fn state(&self) -> State {
-        self.state.lock().unwrap().clone()
+        self.state.lock().clone()
     }
 }
 
@@ -83,7 +84,7 @@ impl BalancerCloud for Cloud {
             std::future::pending::<()>().await;
         }
         tokio::task::yield_now().await;
-        if std::mem::take(&mut *self.read_fails.lock().unwrap()) {
+        if std::mem::take(&mut *self.read_fails.lock()) {
             return Err(ProviderError::unknown("the cloud cannot be read"));
         }
         let State(all) = if self.lags { State::default() } else { self.state() };
@@ -123,7 +124,7 @@ impl BalancerCloud for Cloud {
         work: &[ServiceWork],
         wanted: &State,
     ) -> Result<(State, Plan<Write>), ProviderError> {
-        let known = self.known.lock().unwrap().take();
+        let known = self.known.lock().take();
         let observed = match known {
             Some(known) => known,
             None => self.observe(cluster, work, wanted).await?,
@@ -169,20 +170,20 @@ impl BalancerCloud for Cloud {
     async fn write(&self, step: &Step<Write>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
         let step = &step.write;
         {
-            let (now, most) = &mut *self.at_once.lock().unwrap();
+            let (now, most) = &mut *self.at_once.lock();
             *now += 1;
             *most = (*most).max(*now);
         }
         tokio::task::yield_now().await;
-        self.at_once.lock().unwrap().0 -= 1;
+        self.at_once.lock().0 -= 1;
         self.say(&format!("{step:?}"));
-        match &mut *self.writes_left.lock().unwrap() {
+        match &mut *self.writes_left.lock() {
             Some(0) => return Err(ProviderError::unknown("the cloud is down")),
             Some(left) => *left -= 1,
             None => {}
         }
         if matches!(step, Write::Listen(_, 4444)) {
-            *self.read_fails.lock().unwrap() = true;
+            *self.read_fails.lock() = true;
             return Err(ProviderError::new(ErrorClass::Conflict, "changed"));
         }
         if matches!(step, Write::Listen(_, 6666)) {
@@ -191,7 +192,7 @@ impl BalancerCloud for Cloud {
         if matches!(step, Write::Listen(_, 9999)) {
             tokio::time::sleep(Duration::from_secs(100_000)).await;
         }
-        let State(all) = &mut *self.state.lock().unwrap();
+        let State(all) = &mut *self.state.lock();
         match step.clone() {
             Write::Create(key) => drop(all.insert(key, Default::default())),
             Write::Delete(key) => drop(all.remove(&key)),
@@ -288,7 +289,7 @@ async fn a_cloud_chooses_what_the_first_plan_is_made_of() {
     let (web, hosts) = (service("web", &[80]), nodes(&["a", "b"]));
     let first = balancer.ensure("c", &web, &hosts).await.unwrap();
     let made = balancer.cloud().state();
-    *balancer.cloud().known.lock().unwrap() = Some(made);
+    *balancer.cloud().known.lock() = Some(made);
     balancer.cloud().calls();
     assert_eq!(balancer.ensure("c", &web, &hosts).await.unwrap(), first);
     assert_eq!(balancer.cloud().calls(), [""; 0]);
@@ -418,7 +419,7 @@ async fn a_step_that_is_for_one_item_fails_that_item_only() {
     assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the port is refused");
     assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-2.example");
     // Steps of one stage ran concurrently: those of both items that do not depend on each other.
-    assert!(balancer.cloud().at_once.lock().unwrap().1 > 1);
+    assert!(balancer.cloud().at_once.lock().1 > 1);
     assert_eq!(balancer.cloud().state().0["default/b"].0, BTreeSet::from([80, 443]));
 }
 
@@ -481,7 +482,7 @@ proptest! {
             block_on(balancer.ensure("c", &service("web", &list(&old_ports)), &names(&old_hosts))).unwrap();
             block_on(balancer.ensure("c", &service("bystander", &[7]), &names(&old_hosts))).unwrap();
             balancer.cloud().calls();
-            *balancer.cloud().writes_left.lock().unwrap() = writes_left;
+            *balancer.cloud().writes_left.lock() = writes_left;
             balancer
         };
         let run = |balancer: &Engine<Cloud>| {
@@ -498,7 +499,7 @@ proptest! {
             let broken = start(Some(prefix));
             run(&broken).unwrap_err();
             // No earlier observation or decision is reused.
-            *broken.cloud().writes_left.lock().unwrap() = None;
+            *broken.cloud().writes_left.lock() = None;
             run(&broken).unwrap();
             prop_assert_eq!(broken.cloud().state(), whole.cloud().state());
             broken.cloud().calls();

@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::window::Window;
 use futures::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
-
-use crate::lock::lock;
 
 /// A call that takes many items.
 #[async_trait]
@@ -185,7 +184,7 @@ impl<B: Bulk> Batcher<B> {
 
 impl<B: Bulk> Shared<B> {
     fn lock(&self) -> MutexGuard<'_, State<B>> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     async fn close(self: Arc<Self>, number: u64, width: Duration) {

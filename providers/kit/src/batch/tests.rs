@@ -30,7 +30,7 @@ impl Bulk for Arc<Cloud> {
     type Error = String;
 
     async fn call(&self, items: &[u32]) -> Result<BTreeMap<u32, String>, String> {
-        self.calls.lock().unwrap().push(items.to_vec());
+        self.calls.lock().push(items.to_vec());
         tokio::time::sleep(self.takes).await;
         assert!(!self.panics.load(Ordering::Relaxed), "as set");
         if self.away.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ fn batcher(cloud: Cloud) -> (Arc<Cloud>, Batcher<Arc<Cloud>>) {
 }
 
 fn calls(cloud: &Cloud) -> Vec<Vec<u32>> {
-    cloud.calls.lock().unwrap().clone()
+    cloud.calls.lock().clone()
 }
 
 #[tokio::test(start_paused = true)]

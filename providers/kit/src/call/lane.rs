@@ -1,9 +1,10 @@
 //! The queue of one call budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -11,8 +12,6 @@ use tokio::time::Instant;
 use super::error::LONGEST_REQUESTED;
 use super::pressure::Pressure;
 use super::{CallError, CallMetrics, ErrorKind, Priority};
-
-use crate::lock::lock;
 
 /// The pause after the first throttled call; doubles with each failed probe.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -180,7 +179,7 @@ impl Lane {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

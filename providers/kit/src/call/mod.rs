@@ -23,12 +23,13 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ccm_provider::LeaderToken;
 #[doc(hidden)]
 pub use ccm_provider::metric::Def;
+use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::{Instant, timeout_at};
 
@@ -37,7 +38,6 @@ pub use self::lane::Pace;
 use self::lane::{End, Lane};
 
 pub use self::metrics::{BUCKETS, CallDefs, CallMetrics, Observer};
-use crate::lock::lock;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// The deadline of an operation with all its attempts and pauses, unless the caller sets another. Each page of a list
@@ -326,7 +326,7 @@ impl<O: Operation> Caller<O> {
 
     fn lane(&self, budget: Budget) -> Arc<Lane> {
         let pace = if self.unlimited { Pace { per_second: 1e6, burst: 1e6, at_once: 1_000 } } else { budget.pace };
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         let new = || Arc::new(Lane::new(budget.name, pace, self.seed, self.metrics.clone()));
         lanes.entry(budget.name).or_insert_with(new).clone()
     }
@@ -338,7 +338,7 @@ impl<O: Operation> Caller<O> {
         }
         let Retries { first_pause, factor, spread: (least, most), .. } = self.retries;
         let growth = factor.powi(i32::try_from(attempt - 1).unwrap_or(i32::MAX));
-        let spread = lock(&self.rng).random_range(least..=most);
+        let spread = self.rng.lock().random_range(least..=most);
         let seconds = first_pause.as_secs_f64() * growth * spread;
         Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64()))
     }

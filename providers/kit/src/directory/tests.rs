@@ -1,5 +1,6 @@
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -13,12 +14,12 @@ struct Cloud {
 
 impl Cloud {
     fn called(&self, call: String) -> Result<(), ProviderError> {
-        self.calls.lock().unwrap().push(call);
+        self.calls.lock().push(call);
         if self.fails.load(Ordering::Relaxed) { Err(ProviderError::unknown("away")) } else { Ok(()) }
     }
 
     fn calls(&self) -> Vec<String> {
-        std::mem::take(&mut self.calls.lock().unwrap())
+        std::mem::take(&mut self.calls.lock())
     }
 }
 

@@ -1,7 +1,8 @@
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ccm_cloudsim::core::silence::Silence;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -48,7 +49,7 @@ impl Server {
     }
 
     fn requests(&self) -> Vec<String> {
-        std::mem::take(&mut *self.requests.lock().unwrap())
+        std::mem::take(&mut *self.requests.lock())
     }
 }
 
@@ -57,7 +58,7 @@ async fn one(mut stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Mutex<Vec<S
     while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.is_ok_and(|read| read > 0) {
         request.push(byte[0]);
     }
-    seen.lock().unwrap().push(String::from_utf8(request).unwrap());
+    seen.lock().push(String::from_utf8(request).unwrap());
     match answer {
         Some(answer) => {
             let _ = stream.write_all(answer).await;

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
@@ -9,6 +9,7 @@ use ccm_provider::{
     LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Orphan, ProviderError, Risk, Scope,
     Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Verb,
 };
+use parking_lot::Mutex;
 
 use super::orphans::{Services, Unclaimed};
 use super::{
@@ -56,7 +57,7 @@ impl BalancerCloud for Cloud {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], _: &Vec<Wanted>) -> Result<Self::Observed, ProviderError> {
-        if self.is_down { Err(ProviderError::unknown("down")) } else { Ok(self.rules.lock().unwrap().clone()) }
+        if self.is_down { Err(ProviderError::unknown("down")) } else { Ok(self.rules.lock().clone()) }
     }
 
     fn strip(&self, _: &mut Self::Observed, _: &Vec<Wanted>) {}
@@ -79,7 +80,7 @@ impl BalancerCloud for Cloud {
 
     async fn write(&self, step: &Planned<Wanted>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
         let (key, hosts) = &step.write;
-        let mut rules = self.rules.lock().unwrap();
+        let mut rules = self.rules.lock();
         rules.remove(key);
         rules.extend(hosts.clone().map(|hosts| (key.clone(), hosts)));
         Ok(Written::Done)
@@ -223,9 +224,9 @@ async fn a_deletion_writes_what_counts_and_only_where_the_orphan_is_there() {
     delete(Ok(false), true).await.unwrap();
     delete(Ok(true), false).await.unwrap();
     delete(Err(ProviderError::unknown("changed")), true).await.unwrap_err();
-    assert_eq!(shared.rules.lock().unwrap().len(), 2);
+    assert_eq!(shared.rules.lock().len(), 2);
     delete(Ok(true), true).await.unwrap();
-    assert_eq!(*shared.rules.lock().unwrap(), *cloud(&[("shop/api", &["x"])]).rules.lock().unwrap());
+    assert_eq!(*shared.rules.lock(), *cloud(&[("shop/api", &["x"])]).rules.lock());
     assert_eq!(orphans::former("web", "u").unwrap_err().class(), ErrorClass::Bug);
 }
 

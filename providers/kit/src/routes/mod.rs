@@ -13,17 +13,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, ProviderError, Route, Routes, Scope, address};
 use futures::StreamExt;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Cluster;
-use crate::lock::lock;
 
 pub mod plan;
 #[cfg(test)]
@@ -212,7 +211,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
     ///
     /// The table could not be read.
     pub async fn table(&self, cluster: &str) -> Result<Table<T::Id, T::Hop>, ProviderError> {
-        let last_write = lock(&self.memory).last_write;
+        let last_write = self.memory.lock().last_write;
         self.table.read(cluster, Duration::ZERO, last_write).await
     }
 
@@ -223,10 +222,10 @@ impl<T: RouteTable> PlannedRoutes<T> {
     /// The table could not be read.
     pub async fn observe(&self, cluster: &str, max_age: Duration) -> Result<Observed<T>, ProviderError> {
         let nodes = self.cluster.nodes().ok_or_else(|| ProviderError::bug("routes were asked for before the start"))?;
-        let last_write = lock(&self.memory).last_write;
+        let last_write = self.memory.lock().last_write;
         let table = self.table.read(cluster, max_age, last_write).await?;
-        let observed = Observed::new(table, &nodes.list(), &lock(&self.memory).former);
-        lock(&self.memory).former.clone_from(&observed.former);
+        let observed = Observed::new(table, &nodes.list(), &self.memory.lock().former);
+        self.memory.lock().former.clone_from(&observed.former);
         Ok(observed)
     }
 
@@ -239,7 +238,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
         let mut observed = self.observe(cluster, TABLE_AGE).await?;
         let wanted = routes.iter().filter_map(|new| observed.hop(&new.route).cloned()).collect();
         let in_the_way = routes.iter().flat_map(|new| observed.in_the_way(&new.route)).cloned().collect();
-        let last_write = lock(&self.memory).last_write;
+        let last_write = self.memory.lock().last_write;
         observed.facts = self.table.facts(&wanted, &in_the_way, last_write).await?;
         Ok(observed)
     }
@@ -258,7 +257,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
                 scope.may_write()?;
                 tracing::info!(step = %step, "route");
                 let answer = self.table.write(&step.write).await;
-                lock(&self.memory).last_write = Some(Instant::now());
+                self.memory.lock().last_write = Some(Instant::now());
                 answer?;
             }
             Ok(())

@@ -219,12 +219,12 @@ async fn a_write_without_an_answer_delays_no_other_answer() {
     let receiver = answered.clone();
     let scope = Scope::default().with_answers(move |place, answer| {
         assert!(answer.is_ok(), "{answer:?}");
-        receiver.lock().unwrap().insert(place);
+        receiver.lock().insert(place);
     });
     let routes = PlannedRoutes::new(Router, Cluster::default());
     let call = routes.apply(many(&observed), &observed, &scope);
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err(), "the first one hangs");
-    assert_eq!(*answered.lock().unwrap(), (1..=60).collect());
+    assert_eq!(*answered.lock(), (1..=60).collect());
 }
 
 /// A process that stops.
@@ -252,5 +252,5 @@ async fn no_route_is_written_after_a_shutdown_has_begun() {
     let answers = routes.apply(many(&observed), &observed, &Scope::new(Arc::new(Stops))).await;
     assert_eq!(answers.len(), 61);
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(ProviderError::is_in_progress)), "{answers:?}");
-    assert_eq!(lock(&routes.memory).last_write, None);
+    assert_eq!(routes.memory.lock().last_write, None);
 }

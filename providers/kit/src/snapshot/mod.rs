@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::batch::{Interrupted, bounded};
-use crate::lock::lock;
 
 /// How long a failure is returned to all callers, so that immediate retries share one attempt.
 const NEGATIVE: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
 
 impl<T, E> Shared<T, E> {
     fn lock(&self) -> MutexGuard<'_, State<T, E>> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
@@ -194,7 +194,7 @@ impl<K: Ord> Misses<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Instant>> {
-        lock(&self.seen)
+        self.seen.lock()
     }
 }
 

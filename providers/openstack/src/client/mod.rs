@@ -13,13 +13,13 @@ mod ports;
 pub(crate) mod session;
 pub(crate) mod storage;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure, Meaning};
 use ccm_kit::http::Answer;
 pub(crate) use ccm_kit::http::{Query, escaped, null};
-use ccm_kit::lock;
 use ccm_provider::{LeaderToken, ProviderError};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -61,12 +61,12 @@ impl Client {
 
     /// The time of the last write to a port.
     pub(crate) fn ports_written(&self) -> Option<Instant> {
-        *lock(&self.ports_written)
+        *self.ports_written.lock()
     }
 
     /// The time of the last write to Octavia.
     pub(crate) fn balancers_written(&self) -> Option<Instant> {
-        *lock(&self.balancers_written)
+        *self.balancers_written.lock()
     }
 
     /// The error of a start that gets no token or endpoint.

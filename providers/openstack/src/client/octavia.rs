@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_kit::{lock, models};
+use ccm_kit::models;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -273,7 +273,7 @@ impl Client {
         let message = Message { path: format!("lbaas/{path}"), body, revision: None };
         let answer = self.write(operation, &message).await;
         // Also after an error: the answer may be lost.
-        *lock(&self.balancers_written) = Some(Instant::now());
+        *self.balancers_written.lock() = Some(Instant::now());
         answer
     }
 }

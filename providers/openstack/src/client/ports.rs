@@ -5,10 +5,10 @@
 //! bases each one on the result of the previous one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(super) struct Turns(Mutex<BTreeMap<String, (Instant, Turn)>>);
 impl Turns {
     fn of(&self, port: &str) -> Turn {
         let now = Instant::now();
-        let mut turns = lock(&self.0);
+        let mut turns = self.0.lock();
         if !turns.contains_key(port) {
             turns.retain(|_, (asked, turn)| now - *asked < KEPT || Arc::strong_count(turn) > 1);
         }
@@ -94,7 +94,7 @@ impl Client {
         };
         let answer = self.write(PORT_UPDATE, &message).await;
         // Also after an error: the answer may be lost.
-        *lock(&self.ports_written) = Some(Instant::now());
+        *self.ports_written.lock() = Some(Instant::now());
         Ok(answer?.get_mut("port").and_then(|port| serde_json::from_value(port.take()).ok()))
     }
 }

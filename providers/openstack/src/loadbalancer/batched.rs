@@ -1,13 +1,13 @@
 //! Concurrent reads for several Services, combined.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
-use ccm_kit::lock;
 use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
@@ -58,12 +58,12 @@ impl Balancers {
         let now = Instant::now();
         let written = self.client.balancers_written();
         let is_fresh = |began: Instant| now - began < LIST_AGE && written.is_none_or(|written| began > written);
-        let last = lock(&self.listed).clone();
+        let last = self.listed.lock().clone();
         if let Some((_, all)) = last.filter(|(began, _)| is_fresh(*began)) {
             return Ok(all);
         }
         let all = Arc::new(self.client.load_balancers(Query::default()).await?);
-        *lock(&self.listed) = Some((now, all.clone()));
+        *self.listed.lock() = Some((now, all.clone()));
         Ok(all)
     }
 }

@@ -3,11 +3,10 @@
 //! Upstream: `checkService` in `pkg/openstack/loadbalancer.go`, which checks at every reconcile.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::lock;
 use ccm_provider::{ProviderError, ServiceAction};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::wanted::Item;
@@ -51,14 +50,14 @@ impl Certificates {
                 settings.tls_container, DEFAULT_TLS_CONTAINER_REF.row.key
             )));
         }
-        let mut found = lock(&self.0);
+        let mut found = self.0.lock();
         found.retain(|_, when| when.elapsed() < FOUND_AGE);
         found.insert(certificate.clone(), Instant::now());
         Ok(None)
     }
 
     fn was_found(&self, certificate: &Certificate) -> bool {
-        let found = lock(&self.0);
+        let found = self.0.lock();
         found.get(certificate).is_some_and(|when| when.elapsed() < FOUND_AGE)
     }
 }

@@ -5,16 +5,16 @@
 //! ([`write`]). A balancer takes one change at a time, about a second each; the waits for it occupy no worker.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
+use ccm_kit::Cluster;
 use ccm_kit::balancer::{BalancerCloud, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, NodeRef, Notes,
     ProviderError, Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
 };
+use parking_lot::Mutex;
 
 use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
@@ -157,7 +157,7 @@ impl Balancers {
 impl Cloud {
     /// Adds since when balancers are busy.
     fn mark_busy(&self, observed: &mut Observed) {
-        let (now, mut busy) = (self.cluster.now(), lock(&self.busy));
+        let (now, mut busy) = (self.cluster.now(), self.busy.lock());
         for (place, id) in &observed.balancer_of {
             let is_busy = observed.balancers.get(id).is_some_and(|balancer| !balancer.lb.is_changeable());
             if !is_busy {
@@ -196,7 +196,7 @@ impl Cloud {
             }
         };
         let events: BTreeSet<Event> = findings.iter().map(event).collect();
-        let (now, mut reported) = (self.cluster.now(), lock(&self.reported));
+        let (now, mut reported) = (self.cluster.now(), self.reported.lock());
         let before = reported.remove(&key).unwrap_or_default();
         // An update of members does not look at the rest.
         let mut emitted = match item.action {
@@ -239,7 +239,7 @@ impl BalancerCloud for Balancers {
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
         let nodes = || self.cloud.as_ref().map(Cloud::nodes).unwrap_or_default();
         let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work, &nodes);
-        let records = self.cloud.as_ref().map(|cloud| lock(&cloud.records));
+        let records = self.cloud.as_ref().map(|cloud| cloud.records.lock());
         for item in wanted.items.values_mut() {
             // A user who removes the record wants everything to be read.
             if let Some(record) =
@@ -264,7 +264,7 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
-        let is_short = |item: &Item| lock(&cloud.short).contains(&item.key);
+        let is_short = |item: &Item| cloud.short.lock().contains(&item.key);
         observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);
         Ok(observed)
@@ -386,7 +386,7 @@ impl BalancerCloud for Balancers {
         let mut notes = Notes::default();
         self.settle(reached, item);
         if let Some(cloud) = self.cloud.as_ref().filter(|_| item.action != ServiceAction::UpdateHosts) {
-            let mut short = lock(&cloud.short);
+            let mut short = cloud.short.lock();
             match outputs.is_short(place) {
                 true => drop(short.insert(item.key.clone())),
                 false => drop(short.remove(&item.key)),
@@ -411,7 +411,7 @@ impl BalancerCloud for Balancers {
                     return Notes::default();
                 }
                 if let Some(cloud) = &self.cloud {
-                    lock(&cloud.records).remove(&item.key);
+                    cloud.records.lock().remove(&item.key);
                 }
                 for key in [LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key, APPLIED] {
                     note(key, None);
@@ -449,10 +449,10 @@ impl BalancerCloud for Balancers {
                 let is_kept =
                     action == ServiceAction::UpdateHosts || item.has_matched() && !made.owners.contains(&item.name);
                 match (action, done) {
-                    (_, Some(done)) if is_kept => drop(lock(&cloud.records).insert(item.key.clone(), done)),
-                    (ServiceAction::UpdateHosts, None) => drop(lock(&cloud.records).remove(&item.key)),
+                    (_, Some(done)) if is_kept => drop(cloud.records.lock().insert(item.key.clone(), done)),
+                    (ServiceAction::UpdateHosts, None) => drop(cloud.records.lock().remove(&item.key)),
                     (_, done) => {
-                        lock(&cloud.records).remove(&item.key);
+                        cloud.records.lock().remove(&item.key);
                         note(APPLIED, done.or_else(|| Some(applied::unmatched(item, lb).to_owned())));
                     }
                 }

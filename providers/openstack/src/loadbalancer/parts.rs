@@ -7,10 +7,9 @@
 //! an ensure reads them again.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use ccm_kit::lock;
+use parking_lot::Mutex;
 
 use super::observed::Balancer;
 use crate::client::octavia::{ACTIVE, Listener, LoadBalancer, Pool};
@@ -42,7 +41,7 @@ impl Parts {
         let (listeners, mut pools) = (balancer.listeners.clone(), balancer.pools.clone());
         // There may be thousands of members.
         pools.iter_mut().for_each(|pool| pool.members = Vec::new());
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let before = all.get(&lb.id).filter(|kept| kept.updated_at == lb.updated_at);
         let since = before.map_or(now, |kept| kept.since);
         let has_passed = is_read && now.saturating_duration_since(since) >= PASSED;
@@ -53,18 +52,18 @@ impl Parts {
 
     /// The listeners and pools, if the balancer has not changed.
     pub(super) fn of(&self, lb: &LoadBalancer) -> Option<(Vec<Listener>, Vec<Pool>)> {
-        let kept = lock(&self.0);
+        let kept = self.0.lock();
         let kept = kept.get(&lb.id).filter(|kept| kept.updated_at == lb.updated_at)?;
         (lb.provisioning_status == ACTIVE).then(|| (kept.listeners.clone(), kept.pools.clone()))
     }
 
     /// Whether this process has not read the parts since the update time had passed.
     pub(super) fn may_be_older(&self, lb: &LoadBalancer) -> bool {
-        lock(&self.0).get(&lb.id).is_some_and(|kept| kept.updated_at == lb.updated_at && kept.may_be_older)
+        self.0.lock().get(&lb.id).is_some_and(|kept| kept.updated_at == lb.updated_at && kept.may_be_older)
     }
 
     /// Drops a balancer that is deleted, or whose change failed.
     pub(super) fn forget(&self, balancer: &str) {
-        lock(&self.0).remove(balancer);
+        self.0.lock().remove(balancer);
     }
 }

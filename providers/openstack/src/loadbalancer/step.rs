@@ -4,10 +4,9 @@
 //! placeholder `{name}`, which is replaced from the [`Outputs`] when the write is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 
-use ccm_kit::lock;
 use ccm_provider::{ProviderError, Verb};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::client::network::{Port, Rule};
@@ -148,7 +147,7 @@ pub(crate) struct Made {
 
 impl Outputs {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Made> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     pub(crate) fn put(&self, name: &str, id: &str) {

@@ -6,13 +6,12 @@
 //!
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, at growing intervals without a bound.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::balancer::Written;
 use ccm_kit::call::{ErrorKind, Meaning};
-use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError, Scope};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -332,14 +331,14 @@ impl Writer {
         let id = created.id.clone();
         outputs.lock().balancers.insert(id.clone(), created);
         let listeners = body.pointer("/loadbalancer/listeners").and_then(Value::as_array).map_or(0, Vec::len);
-        let first_look = lock(&self.pace).first_look(listeners, began.elapsed());
+        let first_look = self.pace.lock().first_look(listeners, began.elapsed());
         let began = Instant::now();
         match scope.waiting(self.until_active(&id, first_look, true)).await? {
             // Nothing uses it yet.
             Err(Wait::Failed) => Ok(Written::Failed(creation_failed(&id))),
             answer => {
                 let lb = answer.map_err(|wait| wait.error(&id))?;
-                lock(&self.pace).created(&id, listeners, began.elapsed());
+                self.pace.lock().created(&id, listeners, began.elapsed());
                 outputs.lock().balancers.insert(id, lb);
                 Ok(Written::Done)
             }
@@ -366,12 +365,12 @@ impl Writer {
                 failed => driver_failed(id, &failed),
             });
         }
-        lock(&self.pace).forget(id);
+        self.pace.lock().forget(id);
         scope.waiting(self.until_gone(id)).await?
     }
 
     async fn until_gone(&self, id: &str) -> Result<(), ProviderError> {
-        let (began, mut wait) = (Instant::now(), lock(&self.pace).first_look_at_deletion());
+        let (began, mut wait) = (Instant::now(), self.pace.lock().first_look_at_deletion());
         let mut failed = None;
         for _ in 0..self.looks_at_deletion {
             sleep(wait).await;
@@ -436,7 +435,7 @@ impl Writer {
     ) -> Result<Value, ProviderError> {
         let (is_deletion, mut conflicts, mut was_active) = (operation.method() == http::Method::DELETE, 0, false);
         loop {
-            let due = lock(&self.pace).next_change(balancer);
+            let due = self.pace.lock().next_change(balancer);
             if let Some(due) = due {
                 scope.waiting(sleep_until(due)).await?;
             }
@@ -445,7 +444,7 @@ impl Writer {
             outputs.note_quota(&answer);
             match answer {
                 Ok(answer) => {
-                    lock(&self.pace).sent(balancer, Instant::now());
+                    self.pace.lock().sent(balancer, Instant::now());
                     return Ok(answer);
                 }
                 Err(error) if is_deletion && is_gone(&error) => {
@@ -453,7 +452,7 @@ impl Writer {
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
-                    lock(&self.pace).not_ended(balancer, Instant::now());
+                    self.pace.lock().not_ended(balancer, Instant::now());
                     // A balancer or pool in ERROR also causes a 409.
                     if conflicts % 4 == 0
                         && operation != LB_DELETE
@@ -477,18 +476,18 @@ impl Writer {
         let began = Instant::now();
         let (mut wait, mut failed) = (first_look, None);
         for look in 0..self.looks {
-            let due = lock(&self.pace).next_look(id);
+            let due = self.pace.lock().next_look(id);
             sleep_until(due.unwrap_or_else(|| Instant::now() + wait)).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
-                    lock(&self.pace).ended(id, Instant::now());
+                    self.pace.lock().ended(id, Instant::now());
                     return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
                 Ok(Some(_)) => {
                     failed = None;
                     if due.is_some() {
-                        lock(&self.pace).not_ended(id, Instant::now());
+                        self.pace.lock().not_ended(id, Instant::now());
                     }
                 }
                 Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}

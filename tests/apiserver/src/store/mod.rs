@@ -10,13 +10,14 @@ pub(crate) use write::Write;
 
 use crate::error::ApiError;
 use crate::kind::Kind;
-use crate::lock;
 use crate::log::{RequestLog, WriteEntry};
 use crate::options::Options;
 use crate::patch::Patch;
 use crate::watch::Watch;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The user agent of in-process writes in the log.
 pub const IN_PROCESS: &str = "in-process";
@@ -31,7 +32,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -6,7 +6,6 @@ use crate::core::clock::later;
 use crate::core::endpoint::Endpoint;
 use crate::core::faults::{Fault, Seen};
 use crate::core::ledger::Entry;
-use crate::core::lock;
 use crate::core::server::{Answer, Handler, Request, Server};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -14,8 +13,10 @@ use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The options of the metadata service.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ impl Metadata {
         let path = request.uri().path();
         let token_request = request.method() == Method::PUT && path == "/latest/api/token";
         let seen = Seen { service: "imds", action: path, mutating: false, continued: false, params: "" };
-        let fault = lock(&self.endpoint.inside).faults.strike(seen);
+        let fault = self.endpoint.inside.lock().faults.strike(seen);
         let answer = match &fault {
             Some(Fault::ResetBefore | Fault::ResetAfter) => Some(Answer::Reset),
             Some(Fault::Status { status, body }) => {
@@ -102,7 +103,7 @@ impl Metadata {
             Some(Answer::Reply(response)) => (response.status().as_u16(), response.body().len()),
             _ => (0, 0),
         };
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         let at = inside.cloud.now();
         inside.ledger.record(Entry {
             at,
@@ -118,7 +119,7 @@ impl Metadata {
     }
 
     fn out_of_reach(&self) -> bool {
-        let inside = lock(&self.endpoint.inside);
+        let inside = self.endpoint.inside.lock();
         let limit = inside.cloud.ec2.instances.get(&self.instance).map_or(0, |instance| instance.metadata_hops);
         self.options.hops > limit
     }
@@ -131,11 +132,11 @@ impl Metadata {
         let Some(seconds) = seconds.filter(|seconds| (1..=LONGEST).contains(seconds)) else {
             return plain(StatusCode::BAD_REQUEST, "");
         };
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         let token = inside.cloud.hex(56);
         let ends = later(inside.cloud.now(), Duration::from_secs(seconds));
         drop(inside);
-        lock(&self.tokens).insert(token.clone(), ends);
+        self.tokens.lock().insert(token.clone(), ends);
         let mut response = plain(StatusCode::OK, &token);
         response.headers_mut().insert("x-aws-ec2-metadata-token-ttl-seconds", seconds.into());
         response
@@ -148,10 +149,10 @@ impl Metadata {
         if request.method() != Method::GET {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "");
         }
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         inside.cloud.settle();
         let now = inside.cloud.now();
-        let tokens = lock(&self.tokens);
+        let tokens = self.tokens.lock();
         let ends = header(request, "x-aws-ec2-metadata-token").and_then(|token| tokens.get(token));
         if ends.is_none_or(|ends| *ends <= now) {
             return plain(StatusCode::UNAUTHORIZED, "");
@@ -174,7 +175,7 @@ impl Metadata {
     /// The role's credentials, which are replaced shortly before their expiration.
     fn credentials(&self, world: &mut World) -> String {
         let now = world.now();
-        let mut held = lock(&self.credentials);
+        let mut held = self.credentials.lock();
         if let Some((key, document)) = held.as_ref()
             && world.sts.sessions.get(key).is_some_and(|ends| *ends > later(now, EARLY))
         {

@@ -7,7 +7,9 @@ use super::{ApiError, Call, Options, Service, World, Xml};
 use crate::core::running::{Running, Setup};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A simulated AWS that listens on loopback until it is dropped.
 pub type Aws = Running<World>;

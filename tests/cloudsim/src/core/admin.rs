@@ -13,7 +13,6 @@
 use super::endpoint::{Cloud, Endpoint, Inside};
 use super::faults::Rule;
 use super::ledger::Entry;
-use super::lock;
 use super::server::{Answer, Handler, Request};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -72,7 +71,7 @@ pub(super) struct Admin<C> {
 
 impl<C: Cloud> Handler for Admin<C> {
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer> {
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         inside.cloud.settle();
         let (method, path) = (request.method(), request.uri().path());
         let served = match (method, path) {

@@ -1,10 +1,10 @@
 //! The virtual clock, which alone determines the states of a simulated cloud.
-
-use super::lock;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The mode of the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,25 +43,25 @@ impl Clock {
 
     /// The virtual time.
     pub fn now(&self) -> Timestamp {
-        lock(&self.0).now()
+        self.0.lock().now()
     }
 
     /// The real time until a virtual time; `None` if the clock is stopped.
     pub fn real_time_until(&self, to: Timestamp) -> Option<Duration> {
-        let inner = lock(&self.0);
+        let inner = self.0.lock();
         inner.running?;
         Some(Duration::try_from(to.duration_since(inner.now())).unwrap_or_default())
     }
 
     /// Moves the clock forward by `by`, in any mode.
     pub fn step(&self, by: Duration) {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         inner.base = later(inner.base, by);
     }
 
     /// Sets the time, which may be in the past: loading a dump requires this.
     pub fn set(&self, to: Timestamp) {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         inner.base = to;
         if let Some(since) = &mut inner.running {
             *since = Instant::now();

@@ -2,7 +2,6 @@
 
 use super::endpoint::Cloud;
 use super::faults::{Fault, Faults, Rule, Watch};
-use super::lock;
 use super::running::Running;
 use async_trait::async_trait;
 use ccm_provider_contract::{Outage, Simulation, watch};
@@ -91,7 +90,7 @@ impl<C: Cloud> Simulation for Running<C> {
     fn watch(&self) {
         let (watched, clock) = (self.watched.clone(), self.clock().clone());
         let watch: Watch = Box::new(move |call| {
-            let Watched { strike, calls } = &mut *lock(&watched);
+            let Watched { strike, calls } = &mut *watched.lock();
             let mut call = watch::Call {
                 operation: format!("{}:{}", call.service, call.action),
                 writes: call.mutating,
@@ -109,11 +108,11 @@ impl<C: Cloud> Simulation for Running<C> {
     }
 
     fn strike(&self, strike: Option<watch::Strike>) {
-        lock(&self.watched).strike = strike;
+        self.watched.lock().strike = strike;
     }
 
     fn watched(&self) -> Vec<watch::Call> {
-        lock(&self.watched).calls.clone()
+        self.watched.lock().calls.clone()
     }
 }
 

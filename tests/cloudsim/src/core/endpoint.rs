@@ -4,7 +4,6 @@ use super::clock::Clock;
 use super::faults::{Fault, Faults, Seen};
 use super::latency::Latency;
 use super::ledger::{Entry, Ledger};
-use super::lock;
 use super::rest::Reply;
 use super::server::{Answer, Handler, Request};
 use super::throttle::{BucketSpec, Throttle};
@@ -13,8 +12,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The part of a cloud that the endpoint needs.
 pub trait Simulated: Send + Sized + 'static {
@@ -164,7 +165,7 @@ impl<C: Cloud> Handler for Endpoint<C> {
 impl<C: Cloud> Endpoint<C> {
     /// Parses a request and selects the fault for it.
     fn admit(&self, request: &Request) -> Result<Box<Admitted<C>>, Reply> {
-        let mut inside = lock(&self.inside);
+        let mut inside = self.inside.lock();
         let inside = &mut *inside;
         let mut entry = Entry {
             at: inside.cloud.settle(),
@@ -201,7 +202,7 @@ impl<C: Cloud> Endpoint<C> {
     async fn hold(&self, admitted: &Admitted<C>) {
         loop {
             let left = {
-                let inside = lock(&self.inside);
+                let inside = self.inside.lock();
                 let clock = inside.cloud.clock();
                 let now = clock.now();
                 let held = inside.cloud.held(&admitted.call, admitted.entry.at).filter(|until| *until > now);
@@ -222,7 +223,7 @@ impl<C: Cloud> Endpoint<C> {
     /// Executes the call, unless it must fail, and records it.
     fn finish(&self, admitted: Admitted<C>) -> Answer {
         let Admitted { call, mut entry, fault, .. } = admitted;
-        let mut inside = lock(&self.inside);
+        let mut inside = self.inside.lock();
         let inside = &mut *inside;
         inside.cloud.settle();
         let mut reply = match &fault {

@@ -35,8 +35,3 @@ pub mod millis {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }
-
-/// Takes a lock that a panicking test thread may have poisoned: it protects plain data.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}

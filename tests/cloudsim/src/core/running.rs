@@ -7,10 +7,11 @@ use super::contract::Watched;
 use super::endpoint::{Cloud, Endpoint, Inside, Names};
 use super::faults::{Faults, Rule};
 use super::ledger::Ledger;
-use super::lock;
 use super::server::{Answer, Handler as _, Request, Runtime, Server};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A simulated cloud that listens on loopback until it is dropped.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl<C: Cloud> Running<C> {
         let inside = Mutex::new(Inside::new(cloud, setup.ledger_entries));
         let endpoint = Arc::new(Endpoint { inside });
         let server = runtime.spawner().serve(setup.port, endpoint.clone())?;
-        lock(&endpoint.inside).cloud.listens(server.url());
+        endpoint.inside.lock().cloud.listens(server.url());
         let admin = Admin { endpoint: endpoint.clone(), url: server.url() };
         let admin = runtime.spawner().serve(setup.admin_port, Arc::new(admin))?;
         Ok(Running {
@@ -80,7 +81,7 @@ impl<C: Cloud> Running<C> {
 
     /// Changes the options. The account, the region, the clock's mode and the ports stay the same.
     pub fn change(&self, change: impl FnOnce(&mut C::Options)) {
-        lock(&self.endpoint.inside).change(change);
+        self.endpoint.inside.lock().change(change);
     }
 
     /// The virtual clock.
@@ -90,7 +91,7 @@ impl<C: Cloud> Running<C> {
 
     /// Reads or changes the state between two calls, after everything that is due.
     pub fn world<T>(&self, look: impl FnOnce(&mut C) -> T) -> T {
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         inside.cloud.settle();
         look(&mut inside.cloud)
     }
@@ -102,18 +103,18 @@ impl<C: Cloud> Running<C> {
 
     /// Reads or changes the fault rules.
     pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
-        look(&mut lock(&self.endpoint.inside).faults)
+        look(&mut self.endpoint.inside.lock().faults)
     }
 
     /// Sets how the watch learns to which objects the parameters of a call refer: parameters have IDs, and tests know
     /// the names of objects.
     pub fn names(&self, names: impl Fn(&C, &str) -> String + Send + 'static) {
-        lock(&self.endpoint.inside).names = Some(Names(Box::new(names)));
+        self.endpoint.inside.lock().names = Some(Names(Box::new(names)));
     }
 
     /// Reads or clears the ledger of calls.
     pub fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
-        look(&mut lock(&self.endpoint.inside).ledger)
+        look(&mut self.endpoint.inside.lock().ledger)
     }
 
     /// The current position in the ledger: the number of the last call.
@@ -134,13 +135,13 @@ impl<C: Cloud> Running<C> {
     /// The requests of callers and the answers of the simulation that violate the vendor's API, one line each; tests
     /// assert that there are none. Checks against a model or a description require its files on this machine.
     pub fn violations(&self) -> Vec<String> {
-        lock(&self.endpoint.inside).violations.clone()
+        self.endpoint.inside.lock().violations.clone()
     }
 
     /// Returns and clears the violations: for tests that intentionally send invalid requests.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
-        std::mem::take(&mut lock(&self.endpoint.inside).violations)
+        std::mem::take(&mut self.endpoint.inside.lock().violations)
     }
 }
 

@@ -4,14 +4,15 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -70,7 +71,7 @@ impl Silence {
 
     /// Forwards nothing more on the connections so far; later ones work.
     pub fn fall(&self) {
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut silent = self.silent.lock();
         silent.send_replace(true);
         *silent = watch::Sender::new(false);
     }
@@ -110,7 +111,7 @@ async fn forward(
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         made.fetch_add(1, Ordering::SeqCst);
-        let silent = silent.lock().unwrap_or_else(PoisonError::into_inner).subscribe();
+        let silent = silent.lock().subscribe();
         connections.spawn(async move {
             let Ok(server) = TcpStream::connect(target).await else { return };
             let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());

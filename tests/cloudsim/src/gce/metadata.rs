@@ -7,7 +7,6 @@ use super::world::{World, inner};
 use crate::core::endpoint::{Endpoint, Simulated as _};
 use crate::core::faults::{Fault, Seen};
 use crate::core::ledger::Entry;
-use crate::core::lock;
 use crate::core::rest::Reply;
 use crate::core::server::{Answer, Handler, Request, Server};
 use futures::future::BoxFuture;
@@ -53,7 +52,7 @@ impl Handler for Service {
 
 impl Service {
     fn serve(&self, request: &Request) -> Answer {
-        let mut inside = lock(&self.endpoint.inside);
+        let mut inside = self.endpoint.inside.lock();
         let inside = &mut *inside;
         let path = request.uri().path().to_owned();
         let mut entry = Entry {

@@ -2,7 +2,6 @@
 
 use super::World;
 use crate::core::endpoint::Endpoint;
-use crate::core::lock;
 use crate::core::rest::Reply;
 use crate::core::server::{Answer, Handler, Request, Server};
 use futures::future::BoxFuture;
@@ -31,7 +30,7 @@ pub(super) struct Service {
 
 impl Handler for Service {
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer> {
-        let inside = lock(&self.endpoint.inside);
+        let inside = self.endpoint.inside.lock();
         let row = inside.cloud.row("server", &self.server);
         let reply = match (request.method().as_str(), request.uri().path(), row) {
             ("GET", "/openstack/latest/meta_data.json", Some(row)) => Reply::json(

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::case::{self, Baseline, Case, Found};
 use super::known::{self, Failure, Known};
@@ -265,7 +266,7 @@ fn run_all(cases: &[(Case, Effect)], baselines: &Baselines, threads: usize) -> V
                     && let Some(baseline) = baselines.get(&(case.kind.name, case.situation))
                 {
                     let found = case::run(case, effect, baseline);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut results = results.lock();
                     results.insert(at, found);
                     if results.len().is_multiple_of(100) {
                         println!("{} of {} cases", results.len(), cases.len());
@@ -274,5 +275,5 @@ fn run_all(cases: &[(Case, Effect)], baselines: &Baselines, threads: usize) -> V
             });
         }
     });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    results.into_inner().into_values().collect()
 }

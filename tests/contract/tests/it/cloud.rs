@@ -1,11 +1,11 @@
 //! An in-memory cloud: instances, balancers of two parts, routes. Each call waits before and after it takes effect.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ccm_provider::{NodeAddress, ProviderError};
 use ccm_provider_contract::Outage;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Defects of the provider or its cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub(crate) struct Cloud(Mutex<State>);
 impl Cloud {
     fn state(&self) -> MutexGuard<'_, State> {
         // The provider never panics while it holds this lock.
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     pub(crate) async fn read<T>(&self, look: impl FnOnce(&Tables) -> T) -> Result<T, ProviderError> {

@@ -1,7 +1,7 @@
 //! The provider of the in-memory cloud, correct or with one defect.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use ccm_provider::{
     Risk, Route, Routes, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Step, Verb,
     reconcile_one_by_one,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cloud::{Address, Balancer, Cloud, Defect, Machine, StoredRoute, Tables};
@@ -242,7 +243,7 @@ impl SingleLoadBalancer for Memorial {
         }
         let (name, ours) = (balancer_name(cluster, &service.metadata.name), address_owner(cluster, service));
         let known = seen.addresses.first().copied().filter(|_| {
-            let remembered = !self.is(Defect::RemembersInMemory) || self.mine.lock().unwrap().contains(&ours);
+            let remembered = !self.is(Defect::RemembersInMemory) || self.mine.lock().contains(&ours);
             let finished = !self.is(Defect::AddressEachTime) || seen.balancer.is_some();
             remembered && finished
         });
@@ -258,7 +259,7 @@ impl SingleLoadBalancer for Memorial {
         if self.is(Defect::MarksAtTheEnd) && known.is_none() {
             self.cloud.write(|t| t.addresses.get_mut(&address).unwrap().owner = ours.clone()).await?;
         }
-        self.mine.lock().unwrap().insert(ours);
+        self.mine.lock().insert(ours);
         Ok((!self.is(Defect::NoStatus)).then(|| self.status(address)))
     }
 

@@ -8,11 +8,12 @@ pub mod instances;
 pub mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{CloudProvider, ErrorClass, InstancesV2, LoadBalancer, ProviderError, Routes};
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -150,11 +151,11 @@ impl Cloud {
 
     /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn dice<R>(&self, roll: impl FnOnce(&mut StdRng) -> R) -> R {
-        roll(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+        roll(&mut self.rng.lock())
     }
 
     /// The provider of one process.

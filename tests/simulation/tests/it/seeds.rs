@@ -1,10 +1,10 @@
 //! Many seeds, on two threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use ccm_test_simulation::{Failure, Summary, run};
+use parking_lot::Mutex;
 
 type Done = (u64, Result<Summary, Box<Failure>>);
 
@@ -59,12 +59,12 @@ fn check(first: u64, count: u64) {
                     if let Ok(summary) = &mut result {
                         summary.lines.clear();
                     }
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((seed, result));
+                    done.lock().push((seed, result));
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap();
+    let mut done = done.into_inner();
     done.sort_by_key(|(seed, _)| *seed);
     let good: Vec<&Summary> = done.iter().filter_map(|(_, result)| result.as_ref().ok()).collect();
     let sum = |of: fn(&Summary) -> usize| good.iter().map(|summary| of(summary)).sum::<usize>();

@@ -1,10 +1,10 @@
 //! Runs with a crash at each write in turn, until a run has no further write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ccm_test_simulation::{Action, CrashPoint, Power, play};
+use parking_lot::Mutex;
 
 /// Every kind of change once: nodes and their instances, Services and their hosts, routes.
 fn script() -> Vec<(u64, Action)> {
@@ -69,14 +69,14 @@ fn a_crash_before_or_after_any_write_converges() {
                             }
                         }
                         Err(failure) => {
-                            failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure.to_string());
+                            failures.lock().push(failure.to_string());
                         }
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().unwrap();
+    let failures = failures.into_inner();
     println!("{} writes, each with a crash before and after it", whole.first_writes);
     assert!(failures.is_empty(), "{} crashes do not converge:\n{}", failures.len(), failures.join("\n"));
 }

@@ -6,11 +6,11 @@ mod long_lane;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_test_bed::{AuditEntry, AuditLog, CONTROLLER_MANAGER_USER, ControllerManager, Options};
 use ccm_test_suite::{Make, Object, Process, Rig, node};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use kubelets::Kubelets;
@@ -108,7 +108,7 @@ impl World {
 
     /// The requests so far.
     fn asked(&self) -> Vec<AuditEntry> {
-        let mut asked = self.asked.lock().unwrap();
+        let mut asked = self.asked.lock();
         let new = asked.0.read().unwrap();
         asked.1.extend(new);
         asked.1.clone()
@@ -117,7 +117,7 @@ impl World {
     /// Clears the requests that [`World::asked`] returns.
     fn forget(&self) {
         self.asked();
-        self.asked.lock().unwrap().1.clear();
+        self.asked.lock().1.clear();
     }
 
     /// The writes of our manager, without leases and events, and the writes of the other one to nodes and Services.

@@ -1,6 +1,6 @@
 //! Several replicas.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use ccm_provider::{
 };
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Rig, Running, node, service};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const ELECT: &str = "--leader-elect=true";
@@ -316,11 +317,11 @@ struct TwoWrites(Arc<Mutex<Vec<&'static str>>>);
 
 impl TwoWrites {
     fn log(&self) -> Vec<&'static str> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 
     fn note(&self, what: &'static str) {
-        self.0.lock().unwrap().push(what);
+        self.0.lock().push(what);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Providers that watch nodes and Services themselves.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +8,7 @@ use ccm_provider::{
     CloudProvider, EventType, InformerUser, ObjectChange, ProviderContext, ProviderError, SharedInformers, Subject,
 };
 use ccm_test_suite::{Rig, node, service};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// Records the changes that its handlers receive.
@@ -16,7 +17,7 @@ struct Watcher(Arc<Mutex<Vec<String>>>);
 
 impl Watcher {
     fn seen(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
@@ -52,9 +53,8 @@ fn line<T>(change: &ObjectChange<T>, name: impl Fn(&T) -> String) -> String {
 impl InformerUser for Watcher {
     async fn set_informers(&self, informers: Arc<dyn SharedInformers>) {
         let (nodes, services) = (Arc::clone(&self.0), Arc::clone(&self.0));
-        informers.on_node(Box::new(move |change| nodes.lock().unwrap().push(line(&change, |n| n.name.to_string()))));
-        informers
-            .on_service(Box::new(move |change| services.lock().unwrap().push(line(&change, |s| s.key().to_string()))));
+        informers.on_node(Box::new(move |change| nodes.lock().push(line(&change, |n| n.name.to_string()))));
+        informers.on_service(Box::new(move |change| services.lock().push(line(&change, |s| s.key().to_string()))));
     }
 }
 

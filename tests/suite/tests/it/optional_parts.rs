@@ -2,7 +2,7 @@
 //! manages.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use ccm_provider::{
 };
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Make, Object, Rig, Running, node, service};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const CLASS: &str = "example.com/l4";
@@ -85,7 +86,7 @@ impl CloudProvider for Cloud {
 impl PodRanges for Cloud {
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.reads.push(nodes.len());
         let interfaces = |ranges: &Vec<String>| vec![PodInterface { primary: true, ranges: ranges.clone() }];
         let one = |node: &NodeRef| state.ranges.get(&*node.name).map(interfaces).ok_or(ProviderError::InstanceNotFound);
@@ -97,13 +98,13 @@ impl Cloud {
     async fn work(&self, verb: &str, service: &Service) {
         let (uid, name) = (service.metadata.uid.to_string(), service.metadata.name.to_string());
         {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             state.calls.push(format!("{verb} {name}"));
             assert!(!state.at_work.contains(&name), "two calls for {name} at once: {:?}", state.calls);
             state.at_work.push(name.clone());
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.at_work.retain(|other| *other != name);
         state.made.retain(|other| *other != uid);
         if verb != "delete" {
@@ -113,7 +114,7 @@ impl Cloud {
 
     /// The calls for a Service since the previous call of this function.
     fn calls(&self, name: &str) -> Vec<String> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let (of, others) = std::mem::take(&mut state.calls).into_iter().partition(|call| call.ends_with(name));
         state.calls = others;
         of
@@ -121,14 +122,14 @@ impl Cloud {
 
     fn set_ranges(&self, node: &str, ranges: &[&str]) {
         let ranges = ranges.iter().map(ToString::to_string).collect();
-        self.0.lock().unwrap().ranges.insert(node.to_owned(), ranges);
+        self.0.lock().ranges.insert(node.to_owned(), ranges);
     }
 }
 
 #[async_trait]
 impl SingleLoadBalancer for Cloud {
     async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let made = self.0.lock().unwrap().made.iter().any(|uid| **uid == *service.metadata.uid);
+        let made = self.0.lock().made.iter().any(|uid| **uid == *service.metadata.uid);
         Ok(made.then(LoadBalancerStatus::default))
     }
 
@@ -291,7 +292,7 @@ async fn nodes_get_the_ranges_of_their_instances_by_default_and_then_nothing_is_
         rig.pass(MINUTE).await;
     }
     assert_eq!(writes(&rig), [""; 0]);
-    assert_eq!(cloud.0.lock().unwrap().reads, [2], "one read for both nodes");
+    assert_eq!(cloud.0.lock().reads, [2], "one read for both nodes");
     // The label is removed, so the program manages the node.
     cloud.set_ranges("theirs", &["fd00:3::/112", "10.0.3.0/24"]);
     rig.patch_node("theirs", json!({"metadata": {"labels": {(UNMANAGED.0): null}}})).await;
@@ -313,7 +314,7 @@ async fn five_hundred_nodes_that_join_cost_a_read_a_second_at_most() {
     }
     let all = async |rig: &Rig| rig.list("nodes").await.iter().all(is_reachable).then_some(());
     rig.until(MINUTE, "all nodes are reachable", all).await;
-    let reads = cloud.0.lock().unwrap().reads.len();
+    let reads = cloud.0.lock().reads.len();
     assert!(reads as u64 <= began.elapsed().as_secs() + 2, "{reads} reads in {:?}", began.elapsed());
     assert_eq!(writes(&rig).len(), 1000);
 }
@@ -347,7 +348,7 @@ async fn an_instance_without_range_is_an_event_and_its_node_is_served_once_it_ha
     assert!(event.contains(text), "{event}");
     rig.pass(10 * MINUTE).await;
     assert_eq!(manager.metric("workqueue_dropped_objects{name=\"cloudCIDRAllocator\"}"), Some(1.0));
-    assert_eq!(cloud.0.lock().unwrap().reads.len(), 21);
+    assert_eq!(cloud.0.lock().reads.len(), 21);
     cloud.set_ranges("a", &["10.0.0.0/24"]);
     // The next report of its kubelet.
     rig.set_ready("a", "False").await;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use ccm_provider::{
     ProviderError, ProviderFactory, Service, SingleInstances, SingleLoadBalancer,
 };
 use ccm_test_suite::{Object, Rig, Running, node, service};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const ELECT: &str = "--leader-elect=true";
@@ -39,11 +40,11 @@ impl Cloud {
     }
 
     fn note(&self, what: &str) {
-        self.calls.lock().unwrap().push(format!("{} {what}", self.region));
+        self.calls.lock().push(format!("{} {what}", self.region));
     }
 
     fn calls(&self) -> Vec<String> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().clone()
     }
 
     async fn until(&self, rig: &Rig, call: &str) {
@@ -70,7 +71,7 @@ impl ProviderFactory for Cloud {
         match config.unwrap().text.trim() {
             "bad" => Err(ProviderError::unknown("\"bad\" is no region")),
             "panic" => panic!("thirteen"),
-            region => match self.failures.lock().unwrap().pop().filter(|_| region == "late") {
+            region => match self.failures.lock().pop().filter(|_| region == "late") {
                 Some(failure) => Err(ProviderError::unknown(failure)),
                 None => Ok(Arc::new(Self { region: region.to_owned(), ..self.clone() })),
             },
@@ -315,7 +316,7 @@ async fn a_provider_that_cannot_be_initialized_gives_way_to_the_previous_one() {
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_cannot_be_used_yet_is_used_later() {
     let (rig, manager, cloud) = started(Cloud::new()).await;
-    *cloud.failures.lock().unwrap() = vec!["no such secret", "no such secret", "the login does not answer"];
+    *cloud.failures.lock() = vec!["no such secret", "no such secret", "the login does not answer"];
     write(&rig, "late");
     rig.until_event(LEASE, "CloudConfigRefused").await;
     assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(1.0));

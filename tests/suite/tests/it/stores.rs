@@ -1,8 +1,8 @@
 //! Stores and their reflectors with the in-memory API server, under faults of the server and the network.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ccm::serve::Probe;
@@ -12,6 +12,7 @@ use ccm_runtime::{Client, Metrics, Store};
 use ccm_test_apiserver::{ApiServer, Effect, Fault, Faults, Match, Options, Patch, StreamingLists};
 use ccm_test_suite::Rig;
 use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -47,7 +48,7 @@ impl Bench {
         let transport = tower::service_fn({
             let (down, requests) = (down.clone(), requests.clone());
             move |request: http::Request<kube::client::Body>| {
-                requests.lock().unwrap().push(request.uri().to_string());
+                requests.lock().push(request.uri().to_string());
                 let (handler, down) = (handler.clone(), down.load(Ordering::SeqCst));
                 async move {
                     if down {
@@ -67,7 +68,7 @@ impl Bench {
             let deleted = deleted.clone();
             move |change| {
                 if let ObjectChange::Deleted(node) = change {
-                    deleted.lock().unwrap().push(node.name.to_string());
+                    deleted.lock().push(node.name.to_string());
                 }
             }
         });
@@ -116,13 +117,13 @@ impl Bench {
 
     /// Requests since the last call: streaming lists, pages, version checks, watches.
     fn asked(&self) -> [usize; 4] {
-        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        let requests = std::mem::take(&mut *self.requests.lock());
         let count = |part: &str| requests.iter().filter(|request| request.contains(part)).count();
         [count("sendInitialEvents"), count("limit=50"), count("limit=1"), count("watch=true") - count("sendInitial")]
     }
 
     fn deleted(&self) -> Vec<String> {
-        std::mem::take(&mut *self.deleted.lock().unwrap())
+        std::mem::take(&mut *self.deleted.lock())
     }
 }
 
@@ -304,9 +305,9 @@ async fn a_watch_that_is_cut_goes_on_at_once_if_it_brought_news_and_else_after_a
     bench.faults.remove(fault);
     bench.faults.add(end(0));
     bench.faults.drop_watches(None);
-    let before = bench.requests.lock().unwrap().len();
+    let before = bench.requests.lock().len();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let asked = bench.requests.lock().unwrap().len() - before;
+    let asked = bench.requests.lock().len() - before;
     assert!((4..20).contains(&asked), "{asked} requests in 10 s");
 }
 
@@ -400,11 +401,11 @@ async fn an_object_that_cannot_be_read_is_not_gone() {
         bench.label("n1", "unreadable");
         tokio::time::sleep(MINUTE).await;
         let version = bench.api.version();
-        bench.requests.lock().unwrap().clear();
+        bench.requests.lock().clear();
         bench.faults.drop_watches(None);
         tokio::time::sleep(MINUTE).await;
         let again = format!("watch=true&resourceVersion={version}&");
-        assert!(bench.requests.lock().unwrap().iter().any(|request| request.contains(&again)), "the version is kept");
+        assert!(bench.requests.lock().iter().any(|request| request.contains(&again)), "the version is kept");
         bench.forget();
         tokio::time::sleep(MINUTE).await;
         assert_eq!((bench.store.len(), bench.deleted()), (4, vec![]));

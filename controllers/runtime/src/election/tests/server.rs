@@ -1,8 +1,8 @@
 //! Leases in memory behind kube's client: no sockets, no real time, faults on demand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -63,7 +64,7 @@ struct Fate {
 
 impl Net {
     fn fate(&self) -> Fate {
-        let mut chaos = self.chaos.lock().unwrap();
+        let mut chaos = self.chaos.lock();
         let Some(rng) = chaos.as_mut() else {
             let slow = u64::try_from(self.slow.load(Ordering::Relaxed)).unwrap();
             return Fate { back: Duration::from_millis(slow), ..Fate::default() };
@@ -85,7 +86,7 @@ impl Net {
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
+        self.log.lock().clone()
     }
 }
 
@@ -104,7 +105,7 @@ impl Server {
         let path = request.uri().path().to_owned();
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let method = request.method().clone();
-        net.log.lock().unwrap().push(format!("{}{method} {path}", if watch { "WATCH " } else { "" }));
+        net.log.lock().push(format!("{}{method} {path}", if watch { "WATCH " } else { "" }));
         let body = request.into_body().collect().await.unwrap().to_bytes();
         // A separate task: a request in flight arrives even if its sender has given up.
         let answer = tokio::spawn(async move {
@@ -131,7 +132,7 @@ impl Server {
 
     fn watch(&self) -> Answer {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        self.inner.lock().unwrap().watches.push(sender);
+        self.inner.lock().watches.push(sender);
         let lines = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
         let frames = lines.map(|line| Ok::<_, std::io::Error>(http_body::Frame::data(line)));
         Response::new(StreamBody::new(frames).boxed_unsync())
@@ -139,7 +140,7 @@ impl Server {
 
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Answer {
         let sent: Value = serde_json::from_slice(body).unwrap_or_default();
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock();
         match *method {
             Method::GET => match inner.objects.get(path) {
                 Some(object) => success(object),
@@ -164,7 +165,7 @@ impl Server {
     }
 
     pub(super) fn lease(&self) -> Value {
-        self.inner.lock().unwrap().objects.get(PATH).cloned().unwrap_or_default()
+        self.inner.lock().objects.get(PATH).cloned().unwrap_or_default()
     }
 
     pub(super) fn holder(&self) -> String {
@@ -173,14 +174,14 @@ impl Server {
 
     /// Writes the object as another program, whatever its version.
     pub(super) fn change(&self, change: impl FnOnce(&mut Value)) {
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock();
         let mut object = inner.objects.get(PATH).cloned().unwrap_or_else(|| json!({"metadata": {"name": "ccm"}}));
         change(&mut object);
         inner.store(PATH, object, false);
     }
 
     pub(super) fn delete(&self) {
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock();
         let object = inner.objects.remove(PATH).unwrap();
         inner.notify("DELETED", &object);
     }

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use ccm_provider::ProviderFactory;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -71,7 +72,7 @@ impl CloudFile {
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wanted.lock()
     }
 
     /// Writes the file atomically.
@@ -101,7 +102,7 @@ impl Cloud for CloudFile {
 
     /// The machines in the file, which the user may have edited; the previous ones while it cannot be read.
     fn machines(&self) -> Vec<Machine> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         let stamp = std::fs::metadata(&self.path).and_then(|meta| meta.modified()).ok();
         if stamp != read.0
             && let Some(machines) = machines(&self.path)

@@ -12,16 +12,17 @@ mod flags;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::call::ErrorKind;
-use ccm_kit::{Cluster, lock, split_refused};
+use ccm_kit::{Cluster, split_refused};
 use ccm_provider::{
     Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
 };
 use md5::{Digest as _, Md5};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(crate) use self::flags::{FLAGS, Settings};
@@ -114,7 +115,7 @@ impl Tagging {
 
     /// The instances that need no further call, without those whose tags are about to be removed.
     fn tagged_just_now(&self, new: &[String], gone: &[String]) -> BTreeMap<String, Outcome> {
-        let mut tagged = lock(&self.tagged);
+        let mut tagged = self.tagged.lock();
         tagged.retain(|id, at| at.elapsed() < LABEL_LATE && !gone.contains(id));
         new.iter().filter(|id| tagged.contains_key(*id)).map(|id| (id.clone(), Outcome::Done)).collect()
     }
@@ -122,7 +123,7 @@ impl Tagging {
     fn remember(&self, outcomes: &BTreeMap<String, Outcome>) {
         let done = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Done));
         let now = Instant::now();
-        lock(&self.tagged).extend(done.map(|(id, _)| (id.clone(), now)));
+        self.tagged.lock().extend(done.map(|(id, _)| (id.clone(), now)));
     }
 
     fn judge(&self, work: &NodeWork, outcome: Option<&Outcome>) -> Result<NodeChanges, ProviderError> {

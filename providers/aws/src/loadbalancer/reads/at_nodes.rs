@@ -1,11 +1,11 @@
 //! Serializes changes of the nodes' security groups, and remembers recent ones and the health checks that need rules.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Instant;
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
 use ccm_provider::ProviderError;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{LONG, SETTLED};
@@ -40,7 +40,7 @@ impl AtNodes {
             return;
         };
         let now = self.cluster.now();
-        let mut written = lock(&self.written);
+        let mut written = self.written.lock();
         written.retain(|(at, ..)| now.saturating_duration_since(*at) < SETTLED);
         written.push((now, group.to_string(), write.clone(), is_answered));
     }
@@ -48,7 +48,7 @@ impl AtNodes {
     /// Recent writes to a group, which EC2 may not show yet.
     pub(in crate::loadbalancer) fn recent(&self, group: &str) -> Recent {
         let mut recent = Recent::default();
-        let (now, written) = (self.cluster.now(), lock(&self.written));
+        let (now, written) = (self.cluster.now(), self.written.lock());
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SETTLED;
         let of_group = written.iter().filter(|(at, of, ..)| of == group && is_recent(at));
         of_group.for_each(|(.., write, is_answered)| recent.add(write, *is_answered));
@@ -60,13 +60,13 @@ impl AtNodes {
     /// wanted any more.
     pub(in crate::loadbalancer) fn will_probe(&self, balancer: &str, ports: Option<BTreeSet<i32>>) {
         let now = self.cluster.now();
-        let mut probed = lock(&self.probed);
+        let mut probed = self.probed.lock();
         probed.retain(|name, (at, _)| name != balancer && now.saturating_duration_since(*at) < LONG);
         probed.extend(ports.map(|ports| (balancer.to_owned(), (now, ports))));
     }
 
     pub(in crate::loadbalancer) fn probed(&self) -> BTreeMap<String, BTreeSet<i32>> {
-        let (now, probed) = (self.cluster.now(), lock(&self.probed));
+        let (now, probed) = (self.cluster.now(), self.probed.lock());
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LONG;
         let recent = probed.iter().filter(|(_, (at, _))| is_recent(at));
         recent.map(|(name, (_, ports))| (name.clone(), ports.clone())).collect()

@@ -8,14 +8,15 @@ mod at_nodes;
 mod bulk;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::balancer::Journal;
 use ccm_kit::call::Meaning;
-use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, lock};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::env::Env;
@@ -198,7 +199,7 @@ impl Reads {
         if !self.env.ownership.is_member(&tags) && self.is_new(of) {
             return Ok(Some(Marks::Unread(Unread::NotShown)));
         }
-        let remembered = &mut lock(&self.remembered).tags;
+        let remembered = &mut self.remembered.lock().tags;
         remembered.retain(|_, (asked, _)| asked.elapsed() < LONG);
         remembered.insert(of.to_owned(), (asked, tags.clone()));
         Ok(Some(Marks::Read(tags)))
@@ -206,7 +207,7 @@ impl Reads {
 
     /// Whether AWS refused a moment ago to show tags.
     fn is_denied(&self) -> bool {
-        lock(&self.remembered).denied.is_some_and(|at| at.elapsed() < DENIED_KEPT)
+        self.remembered.lock().denied.is_some_and(|at| at.elapsed() < DENIED_KEPT)
     }
 
     /// Accepts that the role may not read tags; any other error is returned.
@@ -214,7 +215,7 @@ impl Reads {
         if error.meaning() != Meaning::Denied {
             return Err(error);
         }
-        let before = lock(&self.remembered).denied.replace(Instant::now());
+        let before = self.remembered.lock().denied.replace(Instant::now());
         if before.is_none() {
             tracing::warn!(%error, "names decide which load balancers are this cluster's");
         }
@@ -259,7 +260,7 @@ impl Reads {
     /// pace of their other calls, and each would need its own call.
     fn with_neighbors(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut wanted = missing.clone();
-        let not_before = lock(&self.remembered).target_groups;
+        let not_before = self.remembered.lock().target_groups;
         let is_young = |began: Instant| began.elapsed() < SHORT && not_before.is_none_or(|written| began >= written);
         let Some(listed) = self.target_groups.last().filter(|listed| is_young(listed.began)) else { return wanted };
         let own = listed.value.iter().position(|group| missing.contains(&group.arn)).unwrap_or_default();
@@ -295,25 +296,25 @@ impl Reads {
 
     /// The security groups of the VPC with the cluster's tag.
     pub(crate) async fn groups(&self, max_age: Duration) -> Answer<Arc<Vec<SecurityGroup>>> {
-        let not_before = lock(&self.remembered).groups;
+        let not_before = self.remembered.lock().groups;
         Ok(self.groups.get(max_age, not_before).await?.value)
     }
 
     pub(crate) async fn target_groups(&self, max_age: Duration) -> Answer<Arc<Vec<elbv2::TargetGroup>>> {
-        let not_before = lock(&self.remembered).target_groups;
+        let not_before = self.remembered.lock().target_groups;
         Ok(self.target_groups.get(max_age, not_before).await?.value)
     }
 
     /// All v2 balancers of the account, at most a second old.
     pub(crate) async fn balancers(&self) -> Answer<Arc<Vec<elbv2::LoadBalancer>>> {
-        let not_before = lock(&self.remembered).balancers;
+        let not_before = self.remembered.lock().balancers;
         Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
     }
 
     /// All classic balancers of the account, at most two seconds old, without those that this process deleted a moment
     /// ago.
     pub(crate) async fn classic_balancers(&self) -> Answer<Vec<elb::LoadBalancer>> {
-        let not_before = lock(&self.remembered).classic;
+        let not_before = self.remembered.lock().classic;
         let found = self.classic_balancers.get(FRESH, not_before).await?.value;
         let is_deleted = |name: &str| self.deleted.hidden(|deleted| deleted == name).is_some();
         Ok(found.iter().filter(|balancer| !is_deleted(&balancer.name)).cloned().collect())
@@ -332,7 +333,7 @@ impl Reads {
     /// Records that the deletion of an object is blocked, and returns for how long it has been.
     pub(crate) fn held(&self, object: &str) -> Waited {
         let now = self.cluster.now();
-        let mut remembered = lock(&self.remembered);
+        let mut remembered = self.remembered.lock();
         let held = &mut remembered.held;
         held.retain(|_, held| now.saturating_duration_since(held.last) < LONG);
         let new = Held { first: now, last: now, reported: None, by: None };
@@ -351,13 +352,13 @@ impl Reads {
     /// Remembers what blocks the deletion of an object.
     pub(crate) fn held_by(&self, object: &str, text: &str) {
         let now = self.cluster.now();
-        if let Some(held) = lock(&self.remembered).held.get_mut(object) {
+        if let Some(held) = self.remembered.lock().held.get_mut(object) {
             held.by = Some((now, text.to_owned()));
         }
     }
 
     pub(crate) fn released(&self, object: &str) {
-        lock(&self.remembered).held.remove(object);
+        self.remembered.lock().held.remove(object);
     }
 
     /// Records the creation of an object whose tags AWS may show late. A classic balancer may have the name of one that
@@ -376,24 +377,24 @@ impl Reads {
 
     /// The tags that this process has written to a classic balancer.
     pub(crate) fn added_tags(&self, balancer: &str) -> Tags {
-        lock(&self.remembered).added_tags.get(balancer).cloned().unwrap_or_default()
+        self.remembered.lock().added_tags.get(balancer).cloned().unwrap_or_default()
     }
 
     /// Records that AWS has accepted the tags of a classic balancer.
     pub(crate) fn tagged(&self, balancer: &str, tags: &Tags) {
-        lock(&self.remembered).added_tags.entry(balancer.to_owned()).or_default().extend(tags.clone());
+        self.remembered.lock().added_tags.entry(balancer.to_owned()).or_default().extend(tags.clone());
     }
 
     /// Records that a classic balancer is being deleted: it needs its security groups no more.
     pub(crate) fn deleted(&self, balancer: &str) {
-        lock(&self.remembered).added_tags.remove(balancer);
+        self.remembered.lock().added_tags.remove(balancer);
         self.deleted.wrote([balancer.to_owned()]);
     }
 
     /// Invalidates the caches that a write may affect. Called after each write, whatever its result.
     pub(crate) fn wrote(&self, write: &Write) {
         let now = Instant::now();
-        let mut remembered = lock(&self.remembered);
+        let mut remembered = self.remembered.lock();
         match write {
             // Of EC2, balancers write security groups and their tags.
             Write::Ec2(_) => remembered.groups = Some(now),
@@ -403,7 +404,7 @@ impl Reads {
     }
 
     fn remembered_tags(&self, of: &str, max_age: Age) -> Option<Tags> {
-        let remembered = lock(&self.remembered);
+        let remembered = self.remembered.lock();
         let (asked, tags) = remembered.tags.get(of)?;
         let max_age = if self.env.ownership.is_member(tags) { max_age.own } else { max_age.foreign };
         (asked.elapsed() < max_age).then(|| tags.clone())

@@ -1,7 +1,7 @@
 //! A Service and the simulated AWS: observes, plans and applies.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::aws;
@@ -9,6 +9,7 @@ use ccm_cloudsim::aws::ec2::model::{Address, Peer};
 use ccm_kit::Cluster;
 use ccm_kit::balancer::BalancerCloud as _;
 use ccm_provider::{Finding, Node, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceWork};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::annotations::{Key, TYPE};
@@ -223,7 +224,7 @@ impl Scene {
 
     pub(in crate::loadbalancer) async fn try_plan(&self, asked: &Asked) -> Result<Planned, ProviderError> {
         let (desired, observed) = (asked.desired()?, self.observe(asked).await);
-        let mut made = self.made.lock().unwrap();
+        let mut made = self.made.lock();
         let groups = observed.groups.keys().filter(|id| !GROUPS.iter().any(|(known, _)| known == id));
         made.extend(groups.cloned());
         self.balancers(asked).plan_one(&desired, &observed)
@@ -266,7 +267,7 @@ impl Scene {
         for (id, name) in GROUPS {
             text = text.replace(id, name);
         }
-        for id in &*self.made.lock().unwrap() {
+        for id in &*self.made.lock() {
             text = text.replace(id, "sg-made-1");
         }
         (1..=3).fold(text, |text, number| text.replace(&id(number), &format!("i-{number}")))

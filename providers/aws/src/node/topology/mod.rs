@@ -4,12 +4,13 @@
 //! an unknown type only one instance: if that has no topology, the type has none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::call::ErrorKind;
-use ccm_kit::{Misses, lock, split_refused};
+use ccm_kit::{Misses, split_refused};
 use ccm_provider::ProviderError;
+use parking_lot::Mutex;
 use regex::Regex;
 use tokio::sync::Semaphore;
 
@@ -105,7 +106,7 @@ impl Topology {
 
     /// The instances to read next: all of the types that require or have a topology, one of each other type.
     fn round(&self, instances: &BTreeMap<InstanceId, String>, done: &Layers) -> Vec<(InstanceId, String)> {
-        let having = lock(&self.having).clone();
+        let having = self.having.lock().clone();
         let mut tried: BTreeSet<&str> = BTreeSet::new();
         let asked = self
             .worth_asking(instances)
@@ -160,8 +161,8 @@ impl Topology {
             return layers;
         }
         if !layers.is_empty() {
-            lock(&self.having).insert(kind.to_owned());
-        } else if self.is_required(kind) || lock(&self.having).contains(kind) {
+            self.having.lock().insert(kind.to_owned());
+        } else if self.is_required(kind) || self.having.lock().contains(kind) {
             self.none_of_instance.add(id.clone());
         } else {
             self.none_of_type.add(kind.to_owned());

@@ -4,14 +4,15 @@ mod answers;
 mod every_operation;
 mod lists;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_smithy_types::timeout::TimeoutConfig;
 use ccm_cloudsim::core::server::{Answer as Wire, Handler, Request, Runtime, Server};
 use ccm_provider::metric::Registry;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::client::{ReadEc2 as _, ReadElb as _, ReadElbV2 as _, Tags};
@@ -52,7 +53,7 @@ impl Handler for Stub {
         let form = String::from_utf8_lossy(request.body()).into_owned();
         let nth = self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = (self.script)(nth, &form);
-        self.requests.lock().unwrap().push(request);
+        self.requests.lock().push(request);
         Box::pin(async { answer })
     }
 }
@@ -75,12 +76,12 @@ impl Running {
 
     fn forms(&self) -> Vec<String> {
         let form = |request: &Request| String::from_utf8_lossy(request.body()).into_owned();
-        self.stub.requests.lock().unwrap().iter().map(form).collect()
+        self.stub.requests.lock().iter().map(form).collect()
     }
 
     /// The requests since the previous query.
     pub(super) fn requests(&self) -> Vec<Request> {
-        std::mem::take(&mut *self.stub.requests.lock().unwrap())
+        std::mem::take(&mut *self.stub.requests.lock())
     }
 }
 

@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
 
-use ccm_kit::lock;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
@@ -93,6 +92,6 @@ pub(crate) struct Results {
 
 impl Made {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Results> {
-        lock(&self.0)
+        self.0.lock()
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! Upstream: `token_source.go` of cloud-provider-gcp.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
-use ccm_kit::lock;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Source, Token, Tokens, post_json};
@@ -39,7 +38,7 @@ impl Alternate {
     /// Reserves the next request, and returns its time.
     pub(super) fn turn(&self) -> Instant {
         let now = Instant::now();
-        let mut pace = lock(&self.pace);
+        let mut pace = self.pace.lock();
         let full = now.checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
         let turn = pace.map_or(full, |next| next.max(full));
         *pace = Some(turn + INTERVAL);

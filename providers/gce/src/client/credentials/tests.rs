@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use ccm_cloudsim::core::server::{Answer as Reply, Handler, Request as Received, Runtime, Server};
 use ccm_kit::http::{Settings, Tls};
 use ccm_provider::metric::Registry;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::alternate::Alternate;
@@ -32,8 +32,8 @@ impl Handler for Seen {
         let body = String::from_utf8(request.body().to_vec()).unwrap();
         let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let holder = header("authorization").or_else(|| header("x-holder")).unwrap_or_default();
-        self.requests.lock().unwrap().push((path.clone(), holder, body));
-        let answer = self.answers.lock().unwrap().get(&path).cloned();
+        self.requests.lock().push((path.clone(), holder, body));
+        let answer = self.answers.lock().get(&path).cloned();
         let (status, body) = answer.map_or((400, json!({"error": "invalid_grant"})), |answer| (200, answer));
         let response = http::Response::builder().status(status).body(Bytes::from(body.to_string())).unwrap();
         Box::pin(std::future::ready(Reply::Reply(response)))
@@ -45,7 +45,7 @@ impl Issuers {
         let runtime = Runtime::start("issuers").unwrap();
         let seen = Arc::new(Seen::default());
         let answers = answers.iter().map(|(path, answer)| ((*path).to_owned(), answer.clone())).collect();
-        *seen.answers.lock().unwrap() = answers;
+        *seen.answers.lock() = answers;
         let server = runtime.spawner().serve(0, seen.clone()).unwrap();
         Self { server, seen, _runtime: runtime }
     }
@@ -55,7 +55,7 @@ impl Issuers {
     }
 
     fn requests(&self) -> Vec<(String, String, String)> {
-        std::mem::take(&mut *self.seen.requests.lock().unwrap())
+        std::mem::take(&mut *self.seen.requests.lock())
     }
 }
 
@@ -200,7 +200,7 @@ struct Numbered(Mutex<u32>, i64);
 #[async_trait]
 impl Source for Numbered {
     async fn fetch(&self) -> Result<Token, Failure> {
-        let mut number = self.0.lock().unwrap();
+        let mut number = self.0.lock();
         *number += 1;
         Answer { access_token: format!("t{number}"), expires_in: Some(self.1) }.token()
     }
@@ -229,7 +229,7 @@ impl Source for Hanging {
     async fn fetch(&self) -> Result<Token, Failure> {
         let at = |seconds| Timestamp::now() + SignedDuration::from_secs(seconds);
         let number = {
-            let mut number = self.0.lock().unwrap();
+            let mut number = self.0.lock();
             *number += 1;
             *number
         };
@@ -250,7 +250,7 @@ async fn requests_go_on_with_a_valid_token_while_its_source_hangs() {
         assert!(all.iter().all(|token| token.as_ref().unwrap().value.text() == "valid"));
         tokio::task::yield_now().await;
     }
-    assert_eq!((*source.0.lock().unwrap(), began.elapsed()), (2, Duration::ZERO));
+    assert_eq!((*source.0.lock(), began.elapsed()), (2, Duration::ZERO));
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn an_alternate_url_is_asked_with_the_token_of_the_instance() {
     assert_eq!(issuers.requests(), [("/alternate".to_owned(), "Bearer t1".to_owned(), "{\"a\":1}".to_owned())]);
     let count = |name: &str| registry.value(name, &[]);
     assert_eq!((count("get_token_count"), count("get_token_fail_count")), (Some(1.0), Some(0.0)));
-    issuers.seen.answers.lock().unwrap().clear();
+    issuers.seen.answers.lock().clear();
     assert!(source.fetch().await.is_err());
     assert_eq!((count("get_token_count"), count("get_token_fail_count")), (Some(2.0), Some(1.0)));
 }

@@ -4,16 +4,17 @@
 //! instances are read ([`Nodes`] over [`source`]), and the answers are evaluated ([`Judge`], pure).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::Cluster;
 use ccm_kit::directory::{self, NodeCloud, Nodes};
 use ccm_kit::near_miss::Machine;
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     Aspects, Instance, InstanceMetadata, Lookup, Node, NodeRef, PodInterface, PodRanges, ProviderError,
 };
+use parking_lot::Mutex;
 
 use self::source::Compute;
 use super::identity::{BadProviderId, InstanceId, Wanted, wanted};
@@ -145,12 +146,12 @@ impl GceNodes {
         if project == own || !is_number(project) {
             return project == own;
         }
-        let known = lock(&self.projects).get(project).cloned();
+        let known = self.projects.lock().get(project).cloned();
         if let Some(name) = known {
             return name == own;
         }
         let Ok(Some(name)) = self.client.project_name(project).await else { return false };
-        let mut projects = lock(&self.projects);
+        let mut projects = self.projects.lock();
         *projects.entry(project.to_owned()).or_insert(name) == own
     }
 }

@@ -1,7 +1,7 @@
 //! What cannot be read, a zone, an instance or a Service that the cloud refuses fails alone.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};
 use ccm_provider::{
     Finalizers, NodeRef, ProviderError, ProviderFactory as _, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::parts::reconcile;
@@ -396,7 +397,7 @@ impl Finalizers for Marks {
         if self.refused == Some(&*service.metadata.name) {
             return Err(ProviderError::unknown("the API server refuses"));
         }
-        self.added.lock().unwrap().extend(names.iter().map(|name| format!("{} {name}", service.metadata.name)));
+        self.added.lock().extend(names.iter().map(|name| format!("{} {name}", service.metadata.name)));
         Ok(())
     }
 }
@@ -430,16 +431,16 @@ async fn finalizers_are_added_once_it_is_known_that_something_is_made() {
     assert!(answers[0].result.as_ref().unwrap_err().to_string().contains("no hosts"));
     // Nothing exists, so nothing has to be deleted, and no hosts are missing.
     assert_eq!(scene.balancers().get(CLUSTER, &web()).await.unwrap(), None);
-    assert_eq!(*marks.added.lock().unwrap(), [] as [&str; 0]);
+    assert_eq!(*marks.added.lock(), [] as [&str; 0]);
     scene.nodes = nodes;
     // Nothing is written for a Service that cannot have it.
     let marks = Arc::new(Marks { refused: Some("web"), ..Marks::default() });
     let answers = marked(&scene, &[web(), service("other", json!({}))], &marks).await;
     assert!(answers[0].result.as_ref().unwrap_err().to_string().contains("API server refuses"));
     assert!(answers[1].result.is_ok(), "{answers:?}");
-    assert_eq!(*marks.added.lock().unwrap(), ["other gke.networking.io/l4-netlb-v1"]);
+    assert_eq!(*marks.added.lock(), ["other gke.networking.io/l4-netlb-v1"]);
     assert!(!scene.names().iter().any(|name| name.contains("LB")), "{:?}", scene.names());
     let marks = Arc::<Marks>::default();
     marked(&scene, &[internal(web())], &marks).await;
-    assert_eq!(*marks.added.lock().unwrap(), ["web gke.networking.io/l4-ilb-v1"]);
+    assert_eq!(*marks.added.lock(), ["web gke.networking.io/l4-ilb-v1"]);
 }

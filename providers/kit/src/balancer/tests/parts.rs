@@ -92,7 +92,7 @@ impl BalancerCloud for Script {
     fn strip(&self, (): &mut (), (): &()) {}
 
     fn plan(&self, (): &(), (): &()) -> Result<Plan<&'static str>, ProviderError> {
-        let written = self.written.lock().unwrap();
+        let written = self.written.lock();
         let mut steps: Vec<_> = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
         if written.contains(&"remove") {
             // What is not there is not made again by a later plan.
@@ -107,28 +107,28 @@ impl BalancerCloud for Script {
     }
 
     async fn write(&self, step: &Step<&'static str>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
-        let is_first = !self.tried.lock().unwrap().contains(&step.write);
-        self.tried.lock().unwrap().push(step.write);
+        let is_first = !self.tried.lock().contains(&step.write);
+        self.tried.lock().push(step.write);
         let operation = Operation { name: step.write.to_owned(), text: format!("changing {}", step.write) };
         match self.fates.get(step.write) {
             Some(Fate::Refused(class)) => return Err(ProviderError::new(class.clone(), "refused")),
             Some(Fate::Loses) if is_first => return Err(ProviderError::new(ErrorClass::Conflict, "changed")),
             Some(Fate::Fails) => return Ok(Written::Failed(ProviderError::unknown("it failed"))),
             Some(Fate::FailsAndIsRefused) => {
-                let is_first = self.accepted.lock().unwrap().insert(operation.name, Instant::now()).is_none();
+                let is_first = self.accepted.lock().insert(operation.name, Instant::now()).is_none();
                 let transient = ErrorClass::Transient { after: None };
                 let class = if is_first { transient } else { ErrorClass::Invalid { findings: Vec::new() } };
                 return Err(ProviderError::new(class, "refused"));
             }
-            Some(Fate::Takes(_)) if self.written.lock().unwrap().contains(&step.write) => {}
+            Some(Fate::Takes(_)) if self.written.lock().contains(&step.write) => {}
             Some(Fate::Takes(time) | Fate::TakesAndFails(time, _)) => {
-                self.accepted.lock().unwrap().insert(operation.name.clone(), Instant::now() + *time);
+                self.accepted.lock().insert(operation.name.clone(), Instant::now() + *time);
                 return Ok(Written::Accepted(operation));
             }
             Some(Fate::Unread) if is_first => return Ok(Written::Accepted(operation)),
             Some(Fate::Unread | Fate::Loses) | None => {}
         }
-        self.written.lock().unwrap().push(step.write);
+        self.written.lock().push(step.write);
         Ok(Written::Done)
     }
 
@@ -136,19 +136,19 @@ impl BalancerCloud for Script {
         if let Some(Fate::Unread) = self.fates.get(&*operation.name) {
             return Err(ProviderError::new(ErrorClass::Denied { action: String::new() }, "the role lacks the right"));
         }
-        if self.accepted.lock().unwrap()[&operation.name] > Instant::now() {
+        if self.accepted.lock()[&operation.name] > Instant::now() {
             return Ok(Progress::Running);
         }
         if let Some(Fate::TakesAndFails(_, class)) = self.fates.get(&*operation.name) {
             return Ok(Progress::Failed(ProviderError::new(class.clone(), "refused afterwards")));
         }
         let (name, _) = self.fates.get_key_value(&*operation.name).unwrap();
-        self.written.lock().unwrap().push(name);
+        self.written.lock().push(name);
         Ok(Progress::Done)
     }
 
     fn report(&self, _: &[ServiceWork], findings: &[Finding]) {
-        self.reported.lock().unwrap().extend(findings.iter().map(ToString::to_string));
+        self.reported.lock().extend(findings.iter().map(ToString::to_string));
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
@@ -170,11 +170,11 @@ async fn reconcile(engine: &Engine<Script>, work: &[ServiceWork]) -> Vec<Service
 }
 
 fn written(engine: &Engine<Script>) -> Vec<&'static str> {
-    engine.cloud().written.lock().unwrap().clone()
+    engine.cloud().written.lock().clone()
 }
 
 fn tried(engine: &Engine<Script>) -> Vec<&'static str> {
-    std::mem::take(&mut engine.cloud().tried.lock().unwrap())
+    std::mem::take(&mut engine.cloud().tried.lock())
 }
 
 fn invalid() -> Fate {
@@ -345,7 +345,7 @@ async fn nothing_is_deleted_for_a_successor_that_was_refused() {
     let engine = engine(steps, &[("new", invalid())]);
     reconcile(&engine, &ensure(&["web"])).await;
     assert_eq!(tried(&engine), ["old", "new", "other"]);
-    engine.cloud().written.lock().unwrap().clear();
+    engine.cloud().written.lock().clear();
     let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert_eq!(answer.result.unwrap_err().to_string(), "refused");
     assert_eq!(tried(&engine), ["other"]);
@@ -399,7 +399,7 @@ struct Adds(Mutex<Vec<String>>);
 #[async_trait]
 impl ccm_provider::Finalizers for Adds {
     async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError> {
-        self.0.lock().unwrap().push(format!("{} {}", service.metadata.name, names.join(" ")));
+        self.0.lock().push(format!("{} {}", service.metadata.name, names.join(" ")));
         if &*service.metadata.name == "denied" { Err(ProviderError::unknown("denied")) } else { Ok(()) }
     }
 }
@@ -418,7 +418,7 @@ async fn finalizers_are_added_once_before_the_writes_and_nothing_is_written_for_
     assert!(answers[0].result.is_ok(), "{answers:?}");
     assert_eq!(answers[1].result.as_ref().unwrap_err().to_string(), "denied");
     assert_eq!(written(&engine), ["frame"]);
-    assert_eq!(*adds.0.lock().unwrap(), ["web example.com/mark", "denied example.com/mark"]);
+    assert_eq!(*adds.0.lock(), ["web example.com/mark", "denied example.com/mark"]);
 }
 
 /// What it had here before is deleted.
@@ -438,7 +438,7 @@ async fn a_service_of_another_controller_gets_no_finalizer_and_a_refused_write_i
         let answer = engine.reconcile("c", &work, &Scope::default().with_finalizers(adds.clone())).await.remove(0);
         assert_eq!(answer.result.unwrap_err().to_string(), expected);
         assert_eq!(tried(&engine), ["goes"]);
-        assert_eq!(*adds.0.lock().unwrap(), [""; 0]);
+        assert_eq!(*adds.0.lock(), [""; 0]);
     }
 }
 
@@ -477,7 +477,7 @@ async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
         let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
         assert_eq!(answer.result.unwrap_err().to_string(), "refused");
         assert_eq!(tried(&engine), ["remove", "new rule", "old rule"]);
-        engine.cloud().written.lock().unwrap().clear();
+        engine.cloud().written.lock().clear();
         reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
         assert_eq!(tried(&engine), [""; 0]);
     }
@@ -507,7 +507,7 @@ async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached()
         assert_eq!(answer.result.unwrap_err().to_string(), "refused");
         let restored: &[_] = if comes_back { &["old pool", "old rule"] } else { &[] };
         assert_eq!(tried(&engine), [&["remove", "pool"], restored].concat());
-        engine.cloud().written.lock().unwrap().clear();
+        engine.cloud().written.lock().clear();
         reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
         assert_eq!(tried(&engine).is_empty(), comes_back);
     }
@@ -570,7 +570,7 @@ async fn the_refusal_of_an_optional_step_is_a_finding() {
     assert_eq!(written(&engine), ["members"]);
     let again = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert!(again.result.is_ok(), "{again:?}");
-    assert_eq!(*engine.cloud().reported.lock().unwrap(), ["Thing method: refused"], "once");
+    assert_eq!(*engine.cloud().reported.lock(), ["Thing method: refused"], "once");
 }
 
 mod waits;

@@ -6,16 +6,16 @@
 //! ([`Parts`]). Concurrent reads of several Services are combined.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::batch::{Batcher, Limits};
 use ccm_kit::call::Meaning;
-use ccm_kit::{Cached, Stamped, lock};
+use ccm_kit::{Cached, Stamped};
 use ccm_provider::deadline::{READ_DEADLINE, within};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::batched::{Balancers, By, FloatingIps, Groups, Monitors, Subnets};
@@ -96,14 +96,14 @@ impl Reads {
 
     /// Records a created balancer: the next observation need not search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
-        lock(&self.made).insert(name.to_owned(), id.to_owned());
-        lock(&self.ours).insert(id.to_owned());
+        self.made.lock().insert(name.to_owned(), id.to_owned());
+        self.ours.lock().insert(id.to_owned());
     }
 
     /// Drops what is known of a deleted balancer.
     pub(super) fn gone(&self, id: &str) {
         self.parts.forget(id);
-        lock(&self.ours).remove(id);
+        self.ours.lock().remove(id);
     }
 
     /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
@@ -135,7 +135,7 @@ impl Reads {
         }
         self.read_floating_ips(&mut observed, wanted).await;
         for (place, id) in &observed.balancer_of {
-            if lock(&self.ours).contains(id) {
+            if self.ours.lock().contains(id) {
                 observed.evidence.insert(*place, Evidence::Created);
             }
         }
@@ -152,7 +152,7 @@ impl Reads {
             if let Some(balancer) = observed.balancer(*place).filter(needs) {
                 let evidence = claim::evidence(item, balancer, &nodes());
                 if evidence == Evidence::Member {
-                    lock(&self.ours).insert(balancer.lb.id.clone());
+                    self.ours.lock().insert(balancer.lb.id.clone());
                 }
                 observed.evidence.entry(*place).or_insert(evidence);
             }
@@ -180,7 +180,7 @@ impl Reads {
 
     /// The version of Octavia. It never becomes lower, so an old one serves while the current one cannot be read.
     async fn version(&self) -> Result<Version, ApiError> {
-        let is_quiet = lock(&self.version_failed).is_some_and(|at| at.elapsed() < VERSION_AGAIN);
+        let is_quiet = self.version_failed.lock().is_some_and(|at| at.elapsed() < VERSION_AGAIN);
         if let Some(last) = self.version.last().filter(|_| is_quiet) {
             return Ok(*last.value);
         }
@@ -188,7 +188,7 @@ impl Reads {
             Ok(Stamped { value, .. }) => return Ok(*value),
             Err(error) => error,
         };
-        *lock(&self.version_failed) = Some(Instant::now());
+        *self.version_failed.lock() = Some(Instant::now());
         match self.version.last() {
             Some(last) => Ok(*last.value),
             None => Err(error),
@@ -206,7 +206,7 @@ impl Reads {
 
     /// The balancer of a Service: by the recorded ID, else by name, else by the name that older releases used.
     async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
-        let made = lock(&self.made).remove(&item.name);
+        let made = self.made.lock().remove(&item.name);
         let known = item.annotated.clone().or(made);
         if let Some(id) = &known {
             let found = self.one(By::Id(id.clone())).await;
@@ -315,7 +315,7 @@ impl Reads {
         }
         let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
         let own = self.whole(&own).await?;
-        let is_known = lock(&self.ours).contains(&own.lb.id);
+        let is_known = self.ours.lock().contains(&own.lb.id);
         if is_known || claim::evidence(item, &own, &nodes()) == Evidence::Member {
             observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
             observed.left_behind.insert(place, own.lb.id.clone());

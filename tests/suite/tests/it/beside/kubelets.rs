@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_runtime::client::{Call, ConnectOptions};
@@ -10,6 +10,7 @@ use ccm_runtime::{Client, Metrics};
 use ccm_test_suite::Object;
 use http::Method;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -40,31 +41,31 @@ impl Kubelets {
             "metadata": {"name": node.name(), "ownerReferences": owner},
             "spec": {"holderIdentity": node.name(), "leaseDurationSeconds": 40, "renewTime": now()}});
         self.client.send(&Call::json(Method::POST, leases(""), &lease)).await.unwrap();
-        self.alive.lock().unwrap().insert(node.name().to_owned(), false);
+        self.alive.lock().insert(node.name().to_owned(), false);
     }
 
     /// Stops a kubelet, as if its machine had failed.
     pub(super) fn stop(&self, name: &str) {
-        self.alive.lock().unwrap().remove(name).unwrap();
+        self.alive.lock().remove(name).unwrap();
     }
 
     /// Starts it again.
     pub(super) fn resume(&self, name: &str) {
-        self.alive.lock().unwrap().insert(name.to_owned(), false);
+        self.alive.lock().insert(name.to_owned(), false);
     }
 
     async fn beat(client: Client, alive: Arc<Mutex<BTreeMap<String, bool>>>) {
         let mut ticks = tokio::time::interval(HEARTBEAT);
         loop {
             ticks.tick().await;
-            let nodes = alive.lock().unwrap().clone();
+            let nodes = alive.lock().clone();
             for (name, reported) in nodes {
                 let renewal = json!({"spec": {"renewTime": now()}});
                 // The next renewal compensates for a failed one.
                 let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
                 if !reported
                     && Self::report(&client, &name).await
-                    && let Some(reported) = alive.lock().unwrap().get_mut(&name)
+                    && let Some(reported) = alive.lock().get_mut(&name)
                 {
                     *reported = true;
                 }

@@ -1,6 +1,6 @@
 //! Load balancers that depend on EndpointSlices and on the labels of a namespace.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
@@ -8,6 +8,7 @@ use ccm_provider::{
     ServiceAction, ServiceAnswer, ServiceWork,
 };
 use ccm_test_suite::Make;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -17,7 +18,7 @@ pub(crate) struct Local(Arc<Mutex<Vec<String>>>);
 
 impl Local {
     fn calls(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
@@ -49,12 +50,7 @@ impl LoadBalancer for Local {
         let call = |item: &ServiceWork| {
             let hosts: Vec<&str> = item.nodes.iter().map(|node| node.name.as_str()).collect();
             let tier = item.namespace.as_ref().and_then(|labels| labels.get("tier")).unwrap_or("none");
-            self.0.lock().unwrap().push(format!(
-                "{} {:?} {tier}: {}",
-                item.service.metadata.name,
-                item.action,
-                hosts.join(" ")
-            ));
+            self.0.lock().push(format!("{} {:?} {tier}: {}", item.service.metadata.name, item.action, hosts.join(" ")));
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
             Ok(Some(LoadBalancerStatus { ingress }).filter(|_| item.action == ServiceAction::Ensure)).into()
         };

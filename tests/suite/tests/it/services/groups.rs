@@ -1,13 +1,14 @@
 //! Services that share cloud objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
     CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope,
     Service, ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -34,7 +35,7 @@ impl Shared {
         let (uid, group) = (service.metadata.uid.to_string(), group_of(service));
         let call = format!("{verb} {} of {group}", service.metadata.name);
         {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             state.calls.push(call.clone());
             let mut groups = vec![group.clone()];
             groups.extend(state.made.get(&uid).filter(|old| **old != group).cloned());
@@ -46,7 +47,7 @@ impl Shared {
             }
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.at_work.retain(|(_, other)| *other != call);
         match deleted {
             true => state.made.remove(&uid),
@@ -68,7 +69,7 @@ impl CloudProvider for Shared {
 #[async_trait]
 impl SingleLoadBalancer for Shared {
     async fn get(&self, _: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        let made = self.0.lock().unwrap().made.contains_key(&*service.metadata.uid);
+        let made = self.0.lock().made.contains_key(&*service.metadata.uid);
         Ok(made.then(LoadBalancerStatus::default))
     }
 
@@ -137,7 +138,7 @@ async fn the_old_balancer_of_a_recreated_service_is_deleted_beside_no_work_on_it
     rig.patch_service("stays", json!({"metadata": {"annotations": {"x": "1"}}})).await;
     rig.faults().thaw_watches(Some("services"));
     rig.pass(MINUTE).await;
-    let state = cloud.0.lock().unwrap();
+    let state = cloud.0.lock();
     assert_eq!(state.overlaps, [""; 0]);
     assert_eq!(state.made.values().collect::<Vec<_>>().len(), 2);
     assert!(state.calls.contains(&"delete moves of a".to_owned()), "{:?}", state.calls);
@@ -154,11 +155,11 @@ async fn a_service_that_changes_its_group_is_synced_under_both() {
     }
     rig.faults().thaw_watches(Some("services"));
     rig.pass(MINUTE).await;
-    assert_eq!(cloud.0.lock().unwrap().overlaps, [""; 0]);
+    assert_eq!(cloud.0.lock().overlaps, [""; 0]);
     // After that, the Service no longer uses the old group.
     rig.patch_service("moves", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.patch_service("stays", json!({"metadata": {"annotations": {"y": "1"}}})).await;
-    rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().unwrap().at_work.len() == 2).then_some(())).await;
+    rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().at_work.len() == 2).then_some(())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,18 +168,18 @@ async fn a_sync_that_ends_without_its_finalizer_takes_no_host_update_with_it() {
     rig.faults().add(Fault::status(403).on(Match::on("patch", "services").named("moves")));
     rig.patch_service("moves", json!({"metadata": {"finalizers": null}})).await;
     rig.pass(MINUTE).await;
-    cloud.0.lock().unwrap().calls.clear();
+    cloud.0.lock().calls.clear();
     // The group is busy for five seconds, and both keys wait.
     rig.patch_service("stays", json!({"metadata": {"annotations": {"x": "1"}}})).await;
     rig.pass(Duration::from_secs(1)).await;
     rig.patch_service("moves", json!({"metadata": {"annotations": {"x": "1"}}})).await;
     add_node(&rig, "n").await;
     rig.until(MINUTE, "moves has the node", async |_| {
-        cloud.0.lock().unwrap().calls.contains(&"update moves of a".to_owned()).then_some(())
+        cloud.0.lock().calls.contains(&"update moves of a".to_owned()).then_some(())
     })
     .await;
     rig.pass(MINUTE).await;
-    assert_eq!(cloud.0.lock().unwrap().calls.iter().filter(|call| *call == "ensure moves of a").count(), 0);
+    assert_eq!(cloud.0.lock().calls.iter().filter(|call| *call == "ensure moves of a").count(), 0);
 }
 
 /// `moves` gets no answer from the API server for longer than its group may wait.
@@ -199,15 +200,15 @@ async fn a_write_to_the_api_server_that_hangs_holds_up_no_host_update_of_its_gro
             _ => drop(rig.create(service("third").annotation("group", "a")).await),
         }
         rig.pass(Duration::from_secs(5)).await;
-        cloud.0.lock().unwrap().calls.clear();
+        cloud.0.lock().calls.clear();
         add_node(&rig, "n").await;
         rig.until(Duration::from_secs(12), "the others have the node", async |_| {
-            cloud.0.lock().unwrap().calls.contains(&"update stays of a".to_owned()).then_some(())
+            cloud.0.lock().calls.contains(&"update stays of a".to_owned()).then_some(())
         })
         .await;
         rig.pass(2 * MINUTE).await;
         assert!(has_address(&rig.service(name).await.unwrap()), "{write}");
-        let state = cloud.0.lock().unwrap();
+        let state = cloud.0.lock();
         assert_eq!(state.overlaps, [""; 0], "{write}");
         let ensures = state.calls.iter().filter(|call| *call == "ensure third of a").count();
         assert_eq!(ensures, usize::from(write == "finalizer"), "{:?}", state.calls);
@@ -235,11 +236,11 @@ async fn writes_that_are_put_off_hold_no_places_while_the_cloud_works() {
         rig.create(service(name).annotation("group", "a")).await;
     }
     rig.pass(Duration::from_secs(8)).await;
-    assert_eq!(cloud.0.lock().unwrap().at_work.len(), 1, "the group is at work");
+    assert_eq!(cloud.0.lock().at_work.len(), 1, "the group is at work");
     rig.lap();
     rig.create(service("other")).await;
     rig.until_service("other", "has an address", has_address).await;
     let took = rig.lap();
     assert!(took < Duration::from_secs(20), "{took:?}");
-    assert_eq!(cloud.0.lock().unwrap().at_work.len(), 1, "the group is still at work");
+    assert_eq!(cloud.0.lock().at_work.len(), 1, "the group is still at work");
 }

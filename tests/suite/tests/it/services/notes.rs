@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
     CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Scope,
     Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
+use parking_lot::Mutex;
 
 use ccm_test_suite::Make;
 
@@ -40,7 +41,7 @@ struct State {
 
 impl Registers {
     fn hosts(&self) -> Vec<String> {
-        self.0.lock().unwrap().calls.iter().map(|(_, hosts, _)| hosts.join(" ")).collect()
+        self.0.lock().calls.iter().map(|(_, hosts, _)| hosts.join(" ")).collect()
     }
 }
 
@@ -69,12 +70,12 @@ impl LoadBalancer for Registers {
     }
 
     async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        self.0.lock().unwrap().looks += 1;
+        self.0.lock().looks += 1;
         Ok(Some(LoadBalancerStatus::default()))
     }
 
     async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let mut answers = Vec::new();
         for ServiceWork { service, nodes, action, .. } in work {
             let hosts = nodes.iter().map(|node| self.backend(service, node).unwrap().into_owned()).collect();
@@ -171,14 +172,14 @@ async fn a_panic_over_the_hosts_of_one_service_keeps_no_other_from_its_own() {
 #[tokio::test(start_paused = true)]
 async fn annotations_and_conditions_are_written_also_when_the_ensure_fails() {
     let cloud = Registers::default();
-    cloud.0.lock().unwrap().fails = true;
+    cloud.0.lock().fails = true;
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("old", "1").annotation("kept", "1")).await;
     let written =
         rig.until_service("s", "has the ID", |s| s["metadata"]["annotations"]["cloud.example/id"] == "lb-1").await;
     let annotations = &written["metadata"]["annotations"];
     assert_eq!((&annotations["old"], &annotations["kept"]), (&Value::Null, &json!("1")));
     assert_eq!(written.condition("PortsOpen").unwrap()["status"], "False");
-    cloud.0.lock().unwrap().fails = false;
+    cloud.0.lock().fails = false;
     let served = rig.until_service("s", "has an address", has_address).await;
     assert_eq!(served.condition("PortsOpen").unwrap()["status"], "True");
     // Unchanged values are not written again.
@@ -204,7 +205,7 @@ async fn an_annotation_of_the_provider_that_a_user_changes_asks_for_a_sync() {
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_takes_time_is_announced_once() {
     let cloud = Registers::default();
-    cloud.0.lock().unwrap().busy = 5;
+    cloud.0.lock().busy = 5;
     let (rig, _manager) = balanced_by(&cloud, service("s")).await;
     rig.until_service("s", "has an address", has_address).await;
     rig.pass(MINUTE).await;
@@ -229,7 +230,7 @@ async fn a_failed_host_update_is_reported_even_if_the_notes_cannot_be_written() 
     let (rig, _manager) = balanced_by(&cloud, service("s")).await;
     rig.until_service("s", "has an address", has_address).await;
     rig.pass(MINUTE).await;
-    cloud.0.lock().unwrap().fails = true;
+    cloud.0.lock().fails = true;
     rig.faults().add(Fault::status(403).on(Match::on("patch", "services")));
     let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.97"}]}});
     rig.patch("nodes", "", "a", "status", address).await;
@@ -245,17 +246,17 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("internal", "")).await;
     let made = rig.until_service("s", "has an address", has_address).await;
     assert_eq!(made.finalizers(), [FINALIZER, OWN]);
-    assert_eq!(cloud.0.lock().unwrap().calls.last().unwrap().0, ServiceAction::Ensure);
+    assert_eq!(cloud.0.lock().calls.last().unwrap().0, ServiceAction::Ensure);
     // Another kind of load balancer has another finalizer; the old one is removed after the new one is created.
     rig.patch_service("s", json!({"metadata": {"annotations": {"internal": null}}})).await;
     let other = rig.until_service("s", "has the other", |s| s.finalizers() == [FINALIZER, OTHER]).await;
     assert!(has_address(&other));
     rig.delete("services", "default", "s").await;
     rig.until(MINUTE, "it is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
-    let (last, _, finalizers) = cloud.0.lock().unwrap().calls.last().unwrap().clone();
+    let (last, _, finalizers) = cloud.0.lock().calls.last().unwrap().clone();
     assert_eq!((last, finalizers), (ServiceAction::Delete, vec![FINALIZER.to_owned(), OTHER.to_owned()]));
     // The finalizer showed that there was something to delete.
-    assert_eq!(cloud.0.lock().unwrap().looks, 0);
+    assert_eq!(cloud.0.lock().looks, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,12 +302,12 @@ async fn host_updates_that_are_not_finished_or_fail_write_no_status_that_is_ther
     rig.pass(MINUTE).await;
     let writes = bodies(&rig, "s").len();
     {
-        let mut state = cloud.0.lock().unwrap();
+        let mut state = cloud.0.lock();
         (state.busy, state.shows) = (8, true);
     }
     rig.create(node("c").provider_id("registers://c").label("pool", "one").address("InternalIP", "10.0.0.9")).await;
     rig.pass(MINUTE).await;
-    assert_eq!(cloud.0.lock().unwrap().busy, 0);
+    assert_eq!(cloud.0.lock().busy, 0);
     assert_eq!(bodies(&rig, "s").len(), writes, "{:?}", bodies(&rig, "s"));
 }
 
@@ -323,7 +324,7 @@ async fn a_host_update_and_a_deletion_after_the_object_have_what_was_written_sin
     rig.pass(MINUTE).await;
     let id = || Some("lb-1".to_owned());
     assert_eq!(
-        cloud.0.lock().unwrap().shown,
+        cloud.0.lock().shown,
         [(ServiceAction::Ensure, 0, None), (ServiceAction::UpdateHosts, 1, id()), (ServiceAction::Delete, 1, id())]
     );
 }

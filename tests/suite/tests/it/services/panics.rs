@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
     CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Scope,
     Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -25,7 +26,7 @@ impl Fragile {
     }
 
     fn calls(&self, call: &str) -> usize {
-        self.calls.lock().unwrap().iter().filter(|made| *made == call).count()
+        self.calls.lock().iter().filter(|made| *made == call).count()
     }
 }
 
@@ -68,7 +69,7 @@ impl LoadBalancer for Fragile {
         work.iter().for_each(|item| self.at("reconcile", &item.service));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let answer = |item: &ServiceWork| {
-            self.calls.lock().unwrap().push(format!("{:?} {}", item.action, item.service.metadata.name));
+            self.calls.lock().push(format!("{:?} {}", item.action, item.service.metadata.name));
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
             Ok(Some(LoadBalancerStatus { ingress }).filter(|_| item.action == ServiceAction::Ensure)).into()
         };

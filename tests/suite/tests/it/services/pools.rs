@@ -1,13 +1,14 @@
 //! Load balancers with different nodes.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
     Aspects, CloudProvider, InstancesV2, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeRef,
     ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -35,7 +36,7 @@ impl CloudProvider for Pools {
 #[async_trait]
 impl InstancesV2 for Pools {
     async fn lookup(&self, nodes: &[NodeRef], _: Aspects) -> Vec<Lookup> {
-        self.lookups.lock().unwrap().push(nodes.len());
+        self.lookups.lock().push(nodes.len());
         if nodes.iter().any(|node| node.name.starts_with('a')) {
             std::future::pending::<()>().await;
         }
@@ -58,7 +59,7 @@ impl LoadBalancer for Pools {
         let call = |item: &ServiceWork| {
             let hosts: Vec<&str> = item.nodes.iter().map(|node| node.name.as_str()).collect();
             let call = format!("{} {:?}: {}", item.service.metadata.name, item.action, hosts.join(" "));
-            self.calls.lock().unwrap().push(call);
+            self.calls.lock().push(call);
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
             Ok(Some(LoadBalancerStatus { ingress }).filter(|_| item.action == ServiceAction::Ensure)).into()
         };
@@ -83,12 +84,12 @@ async fn pools(of: &[(&str, &str)], nodes: &[(&str, &str)]) -> (Rig, Pools, Runn
     for (name, _) in of {
         rig.until_service(name, "has an address", has_address).await;
     }
-    cloud.calls.lock().unwrap().clear();
+    cloud.calls.lock().clear();
     (rig, cloud, manager)
 }
 
 async fn until_called(rig: &Rig, cloud: &Pools, limit: Duration, call: &str) {
-    rig.until(limit, call, async |_| cloud.calls.lock().unwrap().iter().any(|made| made == call).then_some(())).await;
+    rig.until(limit, call, async |_| cloud.calls.lock().iter().any(|made| made == call).then_some(())).await;
 }
 
 const SOON: Duration = Duration::from_secs(10);
@@ -114,12 +115,12 @@ async fn balancers_that_would_lose_the_same_hosts_are_one_lookup() {
     let services: Vec<String> = (0..30).map(|number| format!("s{number}")).collect();
     let services: Vec<(&str, &str)> = services.iter().map(|name| (&**name, "b")).collect();
     let (rig, cloud, _manager) = pools(&services, &[("b1", "b"), ("b2", "b")]).await;
-    cloud.lookups.lock().unwrap().clear();
+    cloud.lookups.lock().clear();
     rig.delete("nodes", "", "b1").await;
     rig.delete("nodes", "", "b2").await;
     rig.until_event("s7", "LoadBalancerHostsKept").await;
-    assert_eq!(*cloud.lookups.lock().unwrap(), [2]);
-    assert!(!cloud.calls.lock().unwrap().iter().any(|call| call.ends_with(": ")), "{:?}", cloud.calls);
+    assert_eq!(*cloud.lookups.lock(), [2]);
+    assert!(!cloud.calls.lock().iter().any(|call| call.ends_with(": ")), "{:?}", cloud.calls);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +137,7 @@ async fn hosts_follow_labels_of_nodes() {
     until_called(&rig, &cloud, SOON, "t Ensure: n4").await;
     add(&rig, "n5", "c").await;
     until_called(&rig, &cloud, SOON, "t UpdateHosts: n4 n5").await;
-    let mut calls = cloud.calls.lock().unwrap().clone();
+    let mut calls = cloud.calls.lock().clone();
     calls.sort();
     let wanted = ["s UpdateHosts: n1 n3", "t Ensure: n4", "t UpdateHosts: n2", "t UpdateHosts: n4 n5"];
     assert_eq!(calls, wanted);

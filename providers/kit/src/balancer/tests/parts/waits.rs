@@ -249,10 +249,10 @@ async fn all_that_comes_back_does_so_although_the_first_takes_long() {
 async fn what_was_removed_does_not_come_back_after_a_deletion() {
     let engine = engine(replaced(), &[("new rule", Fate::FailsAndIsRefused)]);
     until_done(&engine, &ensure(&["web"])).await;
-    engine.cloud().written.lock().unwrap().extend(["remove", "new rule"]);
+    engine.cloud().written.lock().extend(["remove", "new rule"]);
     let deletion = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Delete)];
     reconcile(&engine, &deletion).await.remove(0).result.unwrap();
-    engine.cloud().written.lock().unwrap().retain(|name| *name == "remove");
+    engine.cloud().written.lock().retain(|name| *name == "remove");
     tried(&engine);
     assert_eq!(until_done(&engine, &ensure(&["web"])).await, ["new rule"]);
 }

@@ -1,9 +1,10 @@
 //! A TCP relay, and an HTTP proxy with faults, between the replicas and the API server.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustls::pki_types::CertificateDer;
@@ -53,7 +54,7 @@ impl Proxy {
         let (fault, rng) = (Arc::clone(&proxy.fault), Mutex::new(StdRng::seed_from_u64(seed)));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let luck = StdRng::seed_from_u64(rng.lock().unwrap().random());
+                let luck = StdRng::seed_from_u64(rng.lock().random());
                 let (tls, upstream, fault) = (tls.clone(), upstream.clone(), *fault.borrow());
                 tokio::spawn(async move { request(client, tls, &upstream.address(), fault, luck).await });
             }
@@ -142,11 +143,11 @@ impl Upstream {
     }
 
     pub(super) fn set(&self, address: String) {
-        *self.0.lock().unwrap() = address;
+        *self.0.lock() = address;
     }
 
     fn address(&self) -> String {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 

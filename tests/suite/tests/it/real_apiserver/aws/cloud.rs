@@ -1,8 +1,10 @@
 //! A cloud with the AWS API over HTTP, behind a recorder of all calls: the simulated one, or moto.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 pub(super) use ccm_cloudsim::aws::client::REGION;
 use ccm_cloudsim::aws::model::Element;
@@ -69,7 +71,7 @@ impl Recorder {
         let answer = send("POST", &format!("http://{}/", self.address), &headers, body);
         let action = body.split('&').find_map(|pair| pair.strip_prefix("Action=")).unwrap_or_default().to_owned();
         let status = answer.as_ref().map_or(0, |answer| answer.status);
-        self.calls.lock().unwrap().push(Call { action, status, at: Instant::now() });
+        self.calls.lock().push(Call { action, status, at: Instant::now() });
         let Ok(answer) = answer else { return Answer::Reset };
         let mut reply = http::Response::new(answer.text.into());
         *reply.status_mut() = http::StatusCode::from_u16(status).unwrap();
@@ -115,12 +117,12 @@ impl Cloud {
 
     /// The number of calls so far.
     pub(super) fn mark(&self) -> usize {
-        self.calls.lock().unwrap().len()
+        self.calls.lock().len()
     }
 
     /// The calls since that number, in order of their responses.
     pub(super) fn since(&self, mark: usize) -> Vec<Call> {
-        self.calls.lock().unwrap()[mark..].to_vec()
+        self.calls.lock()[mark..].to_vec()
     }
 
     /// Names of the writes since that number of calls.
@@ -131,7 +133,7 @@ impl Cloud {
     /// Time since the last call, except periodic reads of nodes and routes.
     pub(super) fn quiet_for(&self) -> Duration {
         let periodic = ["DescribeInstances", "DescribeRouteTables"];
-        let calls = self.calls.lock().unwrap();
+        let calls = self.calls.lock();
         let last = calls.iter().rev().find(|call| !periodic.contains(&call.action.as_str()));
         last.map_or(Duration::ZERO, |call| call.at.elapsed())
     }
