@@ -31,9 +31,8 @@ impl Lint for Checks {
                 error.to_string(),
             ));
         }
-        match refused_ports(service).map(|error| error.class()) {
-            Some(ErrorClass::Invalid { findings: refused }) => findings.extend(refused),
-            _ => {}
+        if let Some(ErrorClass::Invalid { findings: refused }) = refused_ports(service).map(|error| error.class()) {
+            findings.extend(refused);
         }
         findings
     }

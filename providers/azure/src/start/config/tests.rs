@@ -162,7 +162,7 @@ fn keys_without_effect_are_named_unless_they_have_their_default() {
     good(
         "useInstanceMetadata: false\nmaximumLoadBalancerRuleCount: 250\nvmCacheTTLInSeconds: 0\nprimaryScaleSetName: \"\"\n",
     );
-    one("maximumLoadBalancerRuleCount: many\n", "Error maximumLoadBalancerRuleCount: want");
+    one("maximumLoadBalancerRuleCount: many\n", "Error maximumLoadBalancerRuleCount: expected");
 }
 
 #[test]
