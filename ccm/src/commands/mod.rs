@@ -114,9 +114,9 @@ impl Call {
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         if self.values.text("cloud-provider").is_empty() {
             let names = self.registry.names().collect::<Vec<_>>().join(", ");
-            return Err(Failure::error(format!(
-                "--cloud-provider=NAME is missing ({names}); `kubectl ccm` takes it from the program in the cluster"
-            )));
+            let plugin = "; `kubectl ccm` takes it from the program in the cluster";
+            let fix = if self.is_plugin { "" } else { plugin };
+            return Err(Failure::error(format!("--cloud-provider=NAME is missing ({names}){fix}")));
         }
         Options::new(&self.values, &self.program)
     }

@@ -80,9 +80,9 @@ impl Stream {
         let mut state = self.state.lock();
         state.flushing = true;
         self.wake.notify_one();
-        let outcome = self.written.wait_while_for(&mut state, |state| state.writing || !state.is_empty(), limit);
+        self.written.wait_while_for(&mut state, |state| state.writing || !state.is_empty(), limit);
         state.flushing = false;
-        !outcome.timed_out()
+        !state.writing && state.is_empty()
     }
 
     fn run(&self, mut to: impl Write, notice: impl Fn(u64) -> String) {

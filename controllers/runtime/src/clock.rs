@@ -6,10 +6,9 @@ use ccm_provider::Clock;
 
 /// The machine's clock. Its monotonic part is tokio's, so that tests can pause it.
 ///
-/// It stands still while the machine is suspended, as in Go: a leader that resumes counts on its lease until its next
-/// renewal, two seconds later at most, shows that another process has taken it. Linux's `CLOCK_BOOTTIME` would count a
-/// suspension that the kernel knows of, which servers do not have, but not the pause of a virtual machine; no clock shows
-/// that in time.
+/// It stands still while the machine is suspended, as in Go: a leader that resumes counts on its lease until a
+/// renewal is answered, or until the rest of the lease has passed. Linux's `CLOCK_BOOTTIME` would count a suspension that
+/// the kernel knows of, which servers do not have, but not the pause of a virtual machine; no clock shows that in time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

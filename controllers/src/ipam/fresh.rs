@@ -23,14 +23,14 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=met
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a failure; doubles up to the maximum.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Waits until `store` has everything that the API server had at the time of this call.
 pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
     store.synced().await;
     let mut pause = BACKOFF.0;
     loop {
-        match versions(client).await {
+        let asked = match versions(client).await {
             Ok(versions) => {
                 let missing = missing(store, versions).await;
                 let Some(first) = missing.first() else { return };
@@ -40,13 +40,15 @@ pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
                     "no pod range is assigned before the watch has shown the current state of every node, or a list shows that \
                      it is gone"
                 );
+                Duration::ZERO
             }
             Err(error) => {
                 tracing::warn!(%error, "Failed to list all nodes: no pod range is assigned before their current state is known");
-                tokio::time::sleep(error.retry_after().unwrap_or_default().max(pause)).await;
-                pause = (pause * 2).min(BACKOFF.1);
+                error.retry_after().unwrap_or_default()
             }
-        }
+        };
+        tokio::time::sleep(asked.max(pause)).await;
+        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 

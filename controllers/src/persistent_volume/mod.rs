@@ -11,7 +11,7 @@ pub mod decide;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,6 +50,8 @@ const CALL: &str = "GetLabelsForVolume";
 const NO_DISK: Duration = Duration::from_secs(300);
 /// The time until a missing permission is tried again, and the hint if it is the permission to watch.
 const NO_RIGHT: Duration = Duration::from_secs(300);
+/// The time until a permission that is still missing has another event: the API server keeps one for an hour.
+const NEWS: Duration = Duration::from_secs(3600);
 const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch their labels off with \
                         --controllers=*,-persistentvolume-label-controller";
 
@@ -64,7 +66,7 @@ struct VolumeController {
     /// The time at which writes may be tried again after the API server refused one for lack of permission.
     forbidden_until: Mutex<Option<Instant>>,
     /// The permissions of the cloud that an event has named as missing.
-    reported: Mutex<BTreeSet<String>>,
+    reported: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// The observed state of a key.
@@ -348,12 +350,13 @@ impl VolumeController {
         }
     }
 
-    /// Whether an error concerns this volume, or is the first about a permission, without which all volumes fail.
+    /// Whether an error concerns this volume, or is the first for some time about a permission: without it mostly all volumes
+    /// fail.
     fn is_news(&self, error: &ProviderError) -> bool {
-        match error.class() {
-            ErrorClass::Denied { action } => self.reported.lock().insert(action),
-            _ => true,
-        }
+        let ErrorClass::Denied { action } = error.class() else { return true };
+        let (now, mut reported) = (self.shared.clock.now(), self.reported.lock());
+        reported.retain(|_, at| now.saturating_duration_since(*at) < NEWS);
+        reported.insert(action, now).is_none()
     }
 
     /// Emits an event on the volume with the reason why it has no labels.
@@ -390,10 +393,10 @@ impl VolumeController {
 fn again(text: String, error: &ProviderError) -> SyncError {
     match (error.root(), SyncError::provider("", error)) {
         (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },
-        _ if matches!(error.class(), ErrorClass::Denied { .. }) => {
-            SyncError::RetryAfter { message: text, after: NO_RIGHT }
+        (_, SyncError::Provider { class, after, .. }) => {
+            let after = if matches!(class, ErrorClass::Denied { .. }) { Some(NO_RIGHT) } else { after };
+            SyncError::Provider { message: text, class, after }
         }
-        (_, SyncError::Provider { class, after, .. }) => SyncError::Provider { message: text, class, after },
         _ => SyncError::Retry(text),
     }
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::env::{Env, PoolKind};
 use super::json::{self, same};
-use super::members::{ModelChange, Pools, instance_again, pools_of_model};
+use super::members::{ModelChange, Pools, instance_again, pools_of_model, scheme_of};
+use super::names::without_internal;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    NIC, NIC_GET, NIC_PUT, PUBLIC_IP, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS, VMSS_GET, VMSS_PUT, VMSS_VM, VMSS_VM_GET,
-    VMSS_VM_PUT,
+    LB_GET, NIC, NIC_GET, NIC_PUT, PUBLIC_IP, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS, VMSS_GET, VMSS_PUT, VMSS_VM,
+    VMSS_VM_GET, VMSS_VM_PUT,
 };
 use crate::client::{Client, Write};
 
@@ -60,22 +62,31 @@ impl Repairs {
         repairs.insert(id.clone(), Instant::now()).is_none()
     }
 
-    /// Writes the model of a scale set without the pools of a load balancer, and of others that it need not name, if it
-    /// names any; whether that succeeded, also for another one.
+    /// Writes the model of a scale set without the pools of a load balancer, or without those with these names, if it names
+    /// any; whether that succeeded, also for another one. Pools with the same names go that have addresses in other managed
+    /// load balancers: a model makes no members of these, and Azure refuses to write one that names some.
     pub(super) async fn detach(
         &self,
         client: &Client,
+        env: &Env,
         set: &ArmId,
         balancer: &ArmId,
-        is_stale: impl Fn(&ArmId) -> bool,
+        names: &[String],
     ) -> bool {
         let mut detached = self.detached.lock().await;
         if detached.remove(&(set.clone(), balancer.clone())) {
             return true;
         }
         let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
-        let goes = |pool: &ArmId| pool.parent().is_some_and(|parent| parent == *balancer || is_stale(&parent));
-        let remove: BTreeSet<ArmId> = pools_of_model(&before).filter(goes).collect();
+        let is_named = |pool: &ArmId| names.is_empty() || names.iter().any(|name| same(name, pool.name()));
+        let mut remove: BTreeSet<ArmId> =
+            pools_of_model(&before).filter(|pool| pool.parent().as_ref() == Some(balancer) && is_named(pool)).collect();
+        for pool in pools_of_model(&before) {
+            let is_like = remove.iter().any(|gone| same(gone.name(), pool.name()));
+            if is_like && has_addresses(client, env, balancer, &pool).await {
+                remove.insert(pool);
+            }
+        }
         let others = remove.iter().filter_map(ArmId::parent).filter(|other| other != balancer);
         let others: Vec<_> = others.map(|other| (set.clone(), other)).collect();
         let pools = Pools { remove, ..Pools::default() };
@@ -111,6 +122,23 @@ impl Repairs {
         let written = client.finish(&Write::put(put, id.clone(), body), LIMIT).await;
         written.inspect_err(|error| tracing::warn!(%id, %error, "it is not repaired")).is_ok()
     }
+}
+
+/// Whether a pool is one of addresses of a managed load balancer whose members this program changes.
+async fn has_addresses(client: &Client, env: &Env, balancer: &ArmId, pool: &ArmId) -> bool {
+    let Some(other) = pool.parent().filter(|other| {
+        env.pools == PoolKind::Addresses
+            && other != balancer
+            && other.group().eq_ignore_ascii_case(balancer.group())
+            && env.manages(without_internal(balancer.name()).0, other.name())
+            && !env.leaves_members(scheme_of(other.name()))
+    }) else {
+        return false;
+    };
+    let Some(other) = client.get(LB_GET, &other).await.ok().flatten() else { return false };
+    let mut pools = json::items(&other, "backendAddressPools").iter().filter(|it| same(json::name(it), pool.name()));
+    let mut addresses = pools.by_ref().flat_map(|it| json::items(it, "loadBalancerBackendAddresses"));
+    addresses.any(|it| !json::property(it, "ipAddress").is_empty())
 }
 
 #[cfg(test)]

@@ -17,11 +17,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::env::{Env, PUBLIC_IPS, PoolKind};
+use super::env::{Env, PUBLIC_IPS};
 use super::json;
 use super::known::LATE;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
-use super::names::without_internal;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
@@ -41,6 +40,9 @@ use crate::client::{self, Client, Look, Pending, Sent, State};
 
 /// The limit of the deletion of a connection to a private link service.
 const CONNECTION: Duration = Duration::from_secs(20);
+/// The time for the change of a pool from interfaces to addresses. If it takes longer, the models of scale sets name the pool
+/// until the load balancer is deleted.
+const MIGRATION: Duration = Duration::from_secs(60);
 
 /// The writer of one call.
 pub(super) struct Writer<'a> {
@@ -174,10 +176,7 @@ impl Writer<'_> {
                 made.lock().has_more |= change.has_more;
                 client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded()
             }
-            Write::Migrate { id, pools } => {
-                let body = Some(serde_json::json!({"pools": pools}));
-                client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
-            }
+            Write::Migrate { id, pools, sets } => return self.migrate(id, pools, sets).await,
             Write::Model(_) | Write::Instance(_) | Write::Interface(_) => match Self::member(write, made) {
                 Some(request) => request,
                 None => return Ok(Written::Done),
@@ -202,12 +201,7 @@ impl Writer<'_> {
             let sent = self.send(&request, write, made).await;
             let Write::Link { id, .. } = write else { return sent };
             let group = (id.group() != self.env.link_group).then_some((keys::PLS_GROUP.row.key, id.group()));
-            // As part of the ID it is in all texts.
-            let is_quoted = |text: &str| text.contains(&format!("'{}'", id.group()));
-            return sent.map_err(|error| match is_quoted(&error.to_string()) {
-                true => with_annotation(error, group.into_iter()),
-                false => error,
-            });
+            return sent.map_err(|error| with_annotation(error, group.into_iter()));
         };
         made.lock().has_more |= has_more;
         self.send(&request, write, made).await
@@ -343,16 +337,25 @@ impl Writer<'_> {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
             (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
-                // A model makes no members of pools of addresses, and Azure refuses to write one that names some.
-                let is_stale = |other: &ArmId| {
-                    self.env.pools == PoolKind::Addresses
-                        && other.group().eq_ignore_ascii_case(id.group())
-                        && self.env.manages(without_internal(id.name()).0, other.name())
-                };
-                self.repairs.detach(self.client, &set, id, is_stale).await
+                self.repairs.detach(self.client, self.env, &set, id, &[]).await
             }
             _ => false,
         }
+    }
+
+    /// Azure leaves the models of scale sets as they are, and refuses to write one that names a pool of addresses.
+    async fn migrate(&self, id: &ArmId, pools: &[String], sets: &BTreeSet<ArmId>) -> Result<Written, ProviderError> {
+        let body = Some(serde_json::json!({"pools": pools}));
+        let request = client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) };
+        let writing = self.reads.known.writing(id);
+        let migrated = self.client.finish(&request, MIGRATION).await;
+        drop(writing);
+        self.reads.known.ended(id);
+        migrated.map_err(ProviderError::from)?;
+        for set in sets {
+            self.repairs.detach(self.client, self.env, set, id, pools).await;
+        }
+        Ok(Written::Done)
     }
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
@@ -559,13 +562,14 @@ impl Writer<'_> {
     }
 }
 
-/// The error with the first of these annotations whose value it quotes.
+/// The error with the first of these annotations whose value it quotes. The name of a group is part of all IDs.
 fn with_annotation<'a>(
     error: ProviderError,
     mut given: impl Iterator<Item = (&'static str, &'a str)>,
 ) -> ProviderError {
     let text = error.to_string();
-    match given.find(|(_, value)| text.contains(value)) {
+    let is_quoted = |value: &str| text.contains(&format!("'{value}'")) || value.contains('/') && text.contains(value);
+    match given.find(|(_, value)| is_quoted(value)) {
         Some((key, value)) => error.wrap(format!("{key} {value:?}; correct it, or create what it names")),
         None => error,
     }

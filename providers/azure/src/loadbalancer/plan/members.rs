@@ -26,6 +26,7 @@ use super::place::Places;
 use super::step::Write;
 use super::{Planner, is_pair, summary};
 use crate::client::id::ArmId;
+use crate::client::operation::VMSS;
 
 const MODELS: u32 = 40;
 const JOINS: u32 = 41;
@@ -187,7 +188,7 @@ impl Planner<'_> {
                 .iter()
                 .all(|it| json::property(it, "ipAddress").is_empty())
         {
-            self.migrate(change, id, owner);
+            self.migrate(change, id, pool, owner);
             return Ok(());
         }
         let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
@@ -283,10 +284,13 @@ impl Planner<'_> {
     }
 
     /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
-    fn migrate(&mut self, change: &BalancerChange, pool: &ArmId, owner: usize) {
+    fn migrate(&mut self, change: &BalancerChange, pool: &ArmId, body: &Value, owner: usize) {
         let text = "its members are interfaces, and are to be addresses";
         let summary = summary(Verb::Update, "LoadBalancer", &change.id, text, Risk::Brief);
-        let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()] };
+        let members = json::items(body, "backendIPConfigurations").iter();
+        let members = members.filter_map(|member| ArmId::parse(json::text(member, &["id"])).ok());
+        let sets = members.filter_map(|id| std::iter::successors(Some(id), ArmId::parent).find(|it| it.is(VMSS.kind)));
+        let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()], sets: sets.collect() };
         let part = Part::of(Kind::Members, change.name.clone());
         let (place, after) = self.items_of_pool(change, owner);
         let step = Step::new(write, summary, Items::one(place), part).after(after);

@@ -25,10 +25,12 @@ pub(crate) enum Write {
     DeleteBalancer(ArmId),
     Security(SecurityChange),
     Pool(PoolChange),
-    /// Turns interfaces in the pools of a load balancer into addresses.
+    /// Turns interfaces in the pools of a load balancer into addresses. Afterwards the models of these scale sets no longer
+    /// name the pools.
     Migrate {
         id: ArmId,
         pools: Vec<String>,
+        sets: BTreeSet<ArmId>,
     },
     Model(ModelChange),
     Instance(InstanceChange),

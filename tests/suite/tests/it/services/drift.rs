@@ -124,8 +124,8 @@ async fn with_repair_each_check_that_finds_a_difference_syncs_the_service_once()
     let found = manager.metric(TOTAL).unwrap();
     // Removed again before the next check, which finds the same.
     rig.pass(Duration::from_secs(1)).await;
-    // The fake reads a file again only if its text is another one.
-    rig.cloud.write(&format!("{GONE}\n# again"));
+    // The fake replaces its table only by another one.
+    rig.cloud.write(&GONE.replace("113.77", "113.78"));
     rig.until_calls("EnsureLoadBalancer", 3).await;
     rig.pass(10 * MINUTE).await;
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 3, "one sync for each check that found something");
