@@ -125,12 +125,12 @@ impl World {
         }
         let seen = self.seen(&wanted);
         let plan = plan(&self.env, &seen, &wanted);
-        assert_eq!(shown(&plan), shown(&self.from_a_snapshot(seen, &wanted)), "the plan of a snapshot");
+        assert_eq!(shown(&plan), shown(&self.plan_of_snapshot(seen, &wanted)), "the plan of a snapshot");
         (plan, wanted)
     }
 
     /// The plan from what a snapshot has of an observation.
-    fn from_a_snapshot(&self, mut seen: Observed, wanted: &Wanted) -> Plan<Write> {
+    fn plan_of_snapshot(&self, mut seen: Observed, wanted: &Wanted) -> Plan<Write> {
         seen.strip(&self.env, wanted);
         plan(&self.env, &seen, wanted)
     }
