@@ -189,7 +189,7 @@ impl SingleInstances for LegacyInstances {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
+    use std::sync::Mutex;
 
     use super::*;
     use crate::address::AddressType;
@@ -230,12 +230,12 @@ mod tests {
 
     impl Cloud {
         fn say<T: Clone>(&self, call: &str, argument: &str, answer: &Script<T>) -> Script<T> {
-            self.calls.lock().push(format!("{call}({argument})"));
+            self.calls.lock().unwrap().push(format!("{call}({argument})"));
             answer.clone()
         }
 
         fn calls(&self) -> Vec<String> {
-            std::mem::take(&mut *self.calls.lock())
+            std::mem::take(&mut *self.calls.lock().unwrap())
         }
     }
 

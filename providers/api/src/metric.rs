@@ -6,9 +6,8 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use parking_lot::Mutex;
 use prometheus::core::{Atomic, Collector, GenericGaugeVec};
 use prometheus::proto::{Metric, MetricType};
 pub use prometheus::{
@@ -132,7 +131,7 @@ impl Registry {
     // the first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
     // fallback to an unregistered metric.
     fn export<T: Collector + Clone + 'static>(&self, def: &Def, new: impl FnOnce(&Def) -> T) -> T {
-        let mut made = self.made.lock();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {
             return there.clone();
         }

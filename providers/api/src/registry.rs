@@ -263,8 +263,7 @@ impl Registry {
 mod tests {
     use std::error::Error as _;
     use std::path::PathBuf;
-
-    use parking_lot::Mutex;
+    use std::sync::Mutex;
 
     use super::*;
 
@@ -294,7 +293,7 @@ mod tests {
             config: Option<CloudConfig>,
             _: &FlagValues,
         ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
-            *self.config.lock() = Some(config);
+            *self.config.lock().unwrap() = Some(config);
             if self.fails { Err(ProviderError::unknown("no credentials")) } else { Ok(Arc::new(Cloud(self.name))) }
         }
     }
@@ -383,9 +382,9 @@ mod tests {
         let mut registry = Registry::new();
         registry.register(factory.clone()).unwrap();
         init(&registry, "fake", "").await.ok().unwrap();
-        assert!(factory.config.lock().take().unwrap().is_none());
+        assert!(factory.config.lock().unwrap().take().unwrap().is_none());
         init(&registry, "fake", FILE).await.ok().unwrap();
-        let config = factory.config.lock().take().unwrap().unwrap();
+        let config = factory.config.lock().unwrap().take().unwrap().unwrap();
         assert_eq!(config.path, PathBuf::from(FILE));
         assert!(config.text.contains("ccm-provider"));
         assert!(!format!("{config:?}").contains("ccm-provider\""), "the text may hold secrets");

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use ccm_kit::annotations::Annotations;
 
 use crate::client::id::{ArmId, same};
-use crate::loadbalancer::tags::{Tags, parse as parse_tags};
 
 pub(crate) mod ports;
 
@@ -81,7 +80,7 @@ ccm_kit::annotation_table! {
             "The same for IPv6.";
         PIP_IP_TAGS: Vec<(String, String)> = ip_tags, "azure-pip-ip-tags", EXTERNAL, "`type=tag`, comma-separated", "", "A change gives another address, unless `enableIPTagMutationForExistingPublicIP` is set.",
             "The IP tags of a new public IP address.";
-        PIP_TAGS: Tags = pip_tags, "azure-pip-tags", EXTERNAL, "`key=value`, comma-separated", "`tags`", "",
+        PIP_TAGS: BTreeMap<String, String> = pip_tags, "azure-pip-tags", EXTERNAL, "`key=value`, comma-separated", "`tags`", "",
             "Tags of the public IP address, in addition to the configured ones.";
         DNS_LABEL: String = value::text_or_empty, "azure-dns-label-name", EXTERNAL, "DNS label", "unchanged", "",
             "The DNS label of the public IP address. An empty text removes it.";
@@ -203,7 +202,26 @@ fn ip_tags(text: &str) -> Parsed<Vec<(String, String)>> {
     }
 }
 
-fn pip_tags(text: &str) -> Parsed<Tags> {
+/// Parses `k1=v1,k2=v2`, and returns the pairs that are none.
+pub(crate) fn parse_tags(text: &str) -> (BTreeMap<String, String>, Vec<String>) {
+    let (mut tags, mut wrong) = (BTreeMap::new(), Vec::new());
+    for pair in text.split(',').filter(|_| !text.is_empty()) {
+        let parts: Vec<&str> = pair.split('=').collect();
+        match parts[..] {
+            [key, value] if !key.trim().is_empty() => drop(tags.insert(key.trim().to_owned(), without_blanks(value))),
+            _ => wrong.push(pair.to_owned()),
+        }
+    }
+    (tags, wrong)
+}
+
+/// Without blanks around it; the word `null`, which Azure reserves, keeps them.
+fn without_blanks(value: &str) -> String {
+    let trimmed = value.trim();
+    if same(trimmed, "null") { value.to_owned() } else { trimmed.to_owned() }
+}
+
+fn pip_tags(text: &str) -> Parsed<BTreeMap<String, String>> {
     let (tags, wrong) = parse_tags(text);
     if wrong.is_empty() { Ok(Some(tags)) } else { Err(left_out(&wrong, "team=web")) }
 }

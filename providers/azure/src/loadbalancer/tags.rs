@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::json;
+pub(crate) use crate::annotations::parse_tags as parse;
 
 /// Tags that say whose a public IP address is, with their older names.
 pub(crate) const SERVICE: [&str; 2] = ["k8s-azure-service", "service"];
@@ -14,25 +15,6 @@ pub(crate) const DNS_SERVICE: [&str; 2] = ["k8s-azure-dns-label-service", "kuber
 pub(crate) const OWNER: &str = "k8s-azure-owner-service";
 
 pub(crate) type Tags = BTreeMap<String, String>;
-
-/// Parses `k1=v1,k2=v2`, and returns the pairs that are none.
-pub(crate) fn parse(text: &str) -> (Tags, Vec<String>) {
-    let (mut tags, mut wrong) = (Tags::new(), Vec::new());
-    for pair in text.split(',').filter(|_| !text.is_empty()) {
-        let parts: Vec<&str> = pair.split('=').collect();
-        match parts[..] {
-            [key, value] if !key.trim().is_empty() => drop(tags.insert(key.trim().to_owned(), trimmed(value))),
-            _ => wrong.push(pair.to_owned()),
-        }
-    }
-    (tags, wrong)
-}
-
-/// Without blanks around it; the word `null`, which Azure reserves, keeps them.
-fn trimmed(value: &str) -> String {
-    let trimmed = value.trim();
-    if json::same(trimmed, "null") { value.to_owned() } else { trimmed.to_owned() }
-}
 
 /// Adds `more`: the value of a key that is there in any case is replaced.
 pub(crate) fn with(mut tags: Tags, more: Tags) -> Tags {

@@ -9,7 +9,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 use http::Request;
 use serde_json::Value;
 
-use super::config::{Config, IdentityConfig, Variable};
+use super::config::{Config, Variable};
 use crate::client::id::same;
 use crate::client::view::text;
 
@@ -109,14 +109,6 @@ impl Cloud {
     pub(crate) fn scope(&self) -> String {
         format!("{}/.default", self.audience.trim_end_matches('/'))
     }
-}
-
-/// The finding for a name that is that of no cloud.
-pub(crate) fn doubt(identity: &IdentityConfig) -> Option<Finding> {
-    let name = &*identity.cloud;
-    let is_unknown = Cloud::built_in(name).is_none() && identity.endpoint.is_empty() && !same(name, STACK);
-    let message = "unknown; treated as AzurePublicCloud. Other clouds need resourceManagerEndpoint";
-    is_unknown.then(|| Finding::warning("cloud", message).value(name))
 }
 
 fn slashed(url: &str) -> String {

@@ -7,8 +7,17 @@ use ccm_provider::{Finding, Severity};
 
 use super::{Balancing, Config, PoolKind, Preconfigured, Raw, VmType};
 use crate::client::id::same;
-use crate::start::cloud;
 
+/// The names of clouds whose endpoints are known, and that of Azure Stack.
+const CLOUDS: [&str; 7] = [
+    "",
+    "AzureCloud",
+    "AzurePublicCloud",
+    "AzureChinaCloud",
+    "AzureUSGovernment",
+    "AzureUSGovernmentCloud",
+    "AzureStackCloud",
+];
 /// The path of the shared probe, as upstream.
 const PROBE_PATH: &str = "/healthz";
 /// The shortest time for which a new machine counts as existing: lists show it late.
@@ -99,7 +108,7 @@ pub(super) fn complete(config: &mut Config) -> Vec<Finding> {
             findings.error(key, "", "needed");
         }
     }
-    findings.0.extend(cloud::doubt(&config.identity));
+    findings.0.extend(unknown_cloud(&config.identity));
     machines(config, &mut findings);
     edge_zone(config, &mut findings);
     balancing(config, &mut findings);
@@ -139,6 +148,13 @@ fn edge_zone(config: &mut Config, findings: &mut Findings) {
     if !kind.is_empty() {
         "EdgeZone".clone_into(kind);
     }
+}
+
+fn unknown_cloud(identity: &super::IdentityConfig) -> Option<Finding> {
+    let name = &*identity.cloud;
+    let is_known = CLOUDS.iter().any(|known| same(known, name)) || !identity.endpoint.is_empty();
+    let message = "unknown; treated as AzurePublicCloud. Other clouds need resourceManagerEndpoint";
+    (!is_known).then(|| Finding::warning("cloud", message).value(name))
 }
 
 fn machines(config: &mut Config, findings: &mut Findings) {
