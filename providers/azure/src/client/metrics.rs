@@ -75,8 +75,8 @@ static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_azure_api", "Azure");
 
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
-    let requests = "Every operation has its `request`; a write and its wait are counted apart. Of the work on a\n\
-Service or route, `cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`,\n\
+    let requests = "Every operation has its `request`; a write and its wait are counted apart.\n\
+Of the work on a Service or route, `cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`,\n\
 `services_ensure_loadbalancer_deleted`, `routes_create_route` and `routes_delete_route`, not its parts, which Services\n\
 share here: `services_vmss_*`, `services_vmssflex_*`, `services_vmas_*`, `services_ensure_privatelinkservice*`,\n\
 `services_migrate_to_*` and `services_local_update_backend_pool`.";

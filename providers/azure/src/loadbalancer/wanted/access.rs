@@ -142,7 +142,7 @@ fn by_family(nets: &[IpNet], families: &[Family]) -> (BTreeMap<Family, Vec<Strin
 
 fn invalid(reason: &'static str, key: &str, ranges: &Ranges) -> Option<(&'static str, String)> {
     let wrong = &ranges.invalid;
-    let text = format!("{key}: {wrong:?}: expected networks without host bits, such as 10.0.0.0/24");
+    let text = format!("{key}: {wrong:?}: not networks without host bits; write for example 10.0.0.0/24");
     (!wrong.is_empty()).then_some((reason, text))
 }
 
