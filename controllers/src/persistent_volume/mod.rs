@@ -350,13 +350,15 @@ impl VolumeController {
         }
     }
 
-    /// Whether an error concerns this volume, or is the first for some time about a permission: without it mostly all volumes
-    /// fail.
+    /// Whether an error concerns this volume, or is the first for some time about a permission: usually all volumes need it.
     fn is_news(&self, error: &ProviderError) -> bool {
         let ErrorClass::Denied { action } = error.class() else { return true };
         let (now, mut reported) = (self.shared.clock.now(), self.reported.lock());
         reported.retain(|_, at| now.saturating_duration_since(*at) < NEWS);
-        reported.insert(action, now).is_none()
+        let is_news = !reported.contains_key(&action);
+        // Repetitions do not put the next event off.
+        reported.entry(action).or_insert(now);
+        is_news
     }
 
     /// Emits an event on the volume with the reason why it has no labels.

@@ -261,7 +261,6 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         subnet: config.subnet_name.clone(),
         link_group: balancing.private_link_resource_group.clone(),
         balancer_name: balancing.name.clone(),
-        is_standard: true,
         pools: balancing.pools,
         preconfigured: balancing.preconfigured,
         excludes_masters: balancing.exclude_masters,

@@ -119,8 +119,8 @@ impl Files {
         Arc::clone(&self.current.read())
     }
 
-    /// Reads the files; makes a session of them if they differ, or in any case.
-    async fn look(&self, anew: bool) {
+    /// Reads the files, and makes a session of them if they differ; with `force` in any case.
+    async fn look(&self, force: bool) {
         // Credentials that cannot be read, perhaps only briefly, do not replace the current ones:
         // kubernetes/kubernetes#68164.
         let setup = match load(&self.options).await {
@@ -135,7 +135,7 @@ impl Files {
             return;
         }
         // A token file or a plugin may have a new token although nothing else has changed.
-        if fingerprint(&setup) == self.current().fingerprint && !anew {
+        if fingerprint(&setup) == self.current().fingerprint && !force {
             return;
         }
         match build(setup).await {

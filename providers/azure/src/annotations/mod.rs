@@ -182,11 +182,11 @@ fn probe_protocol(text: &str) -> Parsed<String> {
     match text.trim() {
         "" => Ok(None),
         word if ["tcp", "http", "https"].iter().any(|known| same(known, word)) => Ok(Some(word.to_owned())),
-        _ => value::or_default(Err("no protocol of probes; write \"tcp\", \"http\" or \"https\"".into())),
+        _ => value::or_default(Err("not a protocol of probes; write \"tcp\", \"http\" or \"https\"".into())),
     }
 }
 
-/// The pairs of [`PIP_IP_TAGS`]; as in the Go program, what is none is left out.
+/// The pairs of [`PIP_IP_TAGS`]; as in the Go program, other items are left out.
 pub(crate) fn pairs_of_ip_tags(text: &str) -> Vec<(String, String)> {
     let pairs = value::items(text).filter_map(|item| item.split_once('=').filter(|(_, tag)| !tag.contains('=')));
     let tags: BTreeMap<_, _> = pairs.map(|(kind, tag)| (kind.trim().to_owned(), tag.trim().to_owned())).collect();
@@ -202,7 +202,7 @@ fn ip_tags(text: &str) -> Parsed<Vec<(String, String)>> {
     }
 }
 
-/// Parses `k1=v1,k2=v2`, and returns the pairs that are none.
+/// Parses `k1=v1,k2=v2`, and returns also the items that are not pairs.
 pub(crate) fn parse_tags(text: &str) -> (BTreeMap<String, String>, Vec<String>) {
     let (mut tags, mut wrong) = (BTreeMap::new(), Vec::new());
     for pair in text.split(',').filter(|_| !text.is_empty()) {

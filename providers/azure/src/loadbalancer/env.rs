@@ -37,7 +37,6 @@ pub(crate) struct Env {
     pub(crate) link_group: String,
     /// `loadBalancerName`; empty: the name of the cluster.
     pub(crate) balancer_name: String,
-    pub(crate) is_standard: bool,
     pub(crate) pools: PoolKind,
     /// The load balancers whose members others manage.
     pub(crate) preconfigured: Preconfigured,

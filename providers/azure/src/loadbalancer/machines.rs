@@ -129,3 +129,34 @@ pub(crate) fn groups_of_interfaces(
     }
     groups
 }
+
+/// The fields of an instance that its change needs. Others may hold what nobody else should see.
+pub(super) fn instance_part(instance: &Value) -> Value {
+    let property = |name: &str| json::at(instance, &["properties", name]);
+    let mut part = json!({"properties": {
+        "provisioningState": property("provisioningState"),
+        "hardwareProfile": property("hardwareProfile"),
+        "networkProfileConfiguration": property("networkProfileConfiguration"),
+        "instanceView": {"statuses": json::at(property("instanceView"), &["statuses"])},
+    }});
+    common(&mut part, instance);
+    part
+}
+
+/// The same of a model.
+pub(super) fn model_part(model: &Value) -> Value {
+    let network = json::at(model, &["properties", "virtualMachineProfile", "networkProfile"]);
+    let mut part = json!({"properties": {
+        "provisioningState": json::at(model, &["properties", "provisioningState"]),
+        "virtualMachineProfile": {"networkProfile": network},
+    }});
+    common(&mut part, model);
+    part
+}
+
+fn common(part: &mut Value, whole: &Value) {
+    if let Some(fields) = part.as_object_mut() {
+        let names = ["id", "name", "location", "etag", "extendedLocation"].into_iter();
+        fields.extend(names.filter_map(|name| Some((name.to_owned(), whole.get(name)?.clone()))));
+    }
+}

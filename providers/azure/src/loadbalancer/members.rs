@@ -247,6 +247,23 @@ fn interfaces_of_model(model: &Value) -> &[Value] {
     json::list(model, &["properties", "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations"])
 }
 
+/// Whether a pool has members by address. Those of interfaces are listed without one.
+pub(crate) fn has_addresses(pool: &Value) -> bool {
+    json::items(pool, "loadBalancerBackendAddresses").iter().any(|it| !json::property(it, "ipAddress").is_empty())
+}
+
+/// Whether a pool that a model names still has interfaces and is to have addresses: the model is written once it has them.
+pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Value], model: &Value) -> bool {
+    let mut named = pools_of_model(model).filter(|pool| names::is_pool_of_all(&wanted.cluster, pool.name()));
+    env.pools == PoolKind::Addresses
+        && named.any(|id| {
+            let pools = balancers.iter().flat_map(|body| json::items(body, "backendAddressPools"));
+            pools
+                .filter(|pool| same(json::text(pool, &["id"]), id.as_str()))
+                .any(|pool| !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool))
+        })
+}
+
 /// The pools that a model names.
 pub(crate) fn pools_of_model(model: &Value) -> impl Iterator<Item = ArmId> {
     let configurations = interfaces_of_model(model).iter().flat_map(|it| json::items(it, "ipConfigurations"));

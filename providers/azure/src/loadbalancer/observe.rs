@@ -10,7 +10,7 @@ use ccm_kit::http::Query;
 use ccm_provider::{NodeRef, ProviderError, ServiceAction};
 use futures::future::join_all;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::claim;
@@ -18,8 +18,8 @@ use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
 use super::late::{Now, Recent};
-use super::machines::{Interfaces, Machine, groups_of_interfaces, set_of};
-use super::members::{Members, Missing, scheme_of};
+use super::machines::{Interfaces, Machine, groups_of_interfaces, instance_part, model_part, set_of};
+use super::members::{Members, Missing, is_migrating, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan::{self, MOST_SETS};
 use super::refused::Refused;
@@ -376,6 +376,9 @@ impl Reads {
             let interfaces = &mut observed.interfaces;
             match (model, instances) {
                 (Ok(model), Ok(instances)) => {
+                    if model.iter().any(|model| is_migrating(env, wanted, &observed.balancers, model)) {
+                        self.model_is_due(set);
+                    }
                     interfaces.models.extend(model.map(|model| (set.folded(), model_part(&model))));
                     let instances = instances.unwrap_or_default().into_iter();
                     let wanted = instances.map(|instance| (json::text(&instance, &["id"]).to_lowercase(), instance));
@@ -579,35 +582,4 @@ fn loses_frontend(observed: &Observed, item: &Item) -> bool {
         };
         json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
     })
-}
-
-/// The fields of an instance that its change needs. Others may hold what nobody else should see.
-fn instance_part(instance: &Value) -> Value {
-    let property = |name: &str| json::at(instance, &["properties", name]);
-    let mut part = json!({"properties": {
-        "provisioningState": property("provisioningState"),
-        "hardwareProfile": property("hardwareProfile"),
-        "networkProfileConfiguration": property("networkProfileConfiguration"),
-        "instanceView": {"statuses": json::at(property("instanceView"), &["statuses"])},
-    }});
-    common(&mut part, instance);
-    part
-}
-
-/// The same of a model.
-fn model_part(model: &Value) -> Value {
-    let network = json::at(model, &["properties", "virtualMachineProfile", "networkProfile"]);
-    let mut part = json!({"properties": {
-        "provisioningState": json::at(model, &["properties", "provisioningState"]),
-        "virtualMachineProfile": {"networkProfile": network},
-    }});
-    common(&mut part, model);
-    part
-}
-
-fn common(part: &mut Value, whole: &Value) {
-    if let Some(fields) = part.as_object_mut() {
-        let names = ["id", "name", "location", "etag", "extendedLocation"].into_iter();
-        fields.extend(names.filter_map(|name| Some((name.to_owned(), whole.get(name)?.clone()))));
-    }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::env::{Env, PoolKind};
 use super::json::{self, same};
-use super::members::{ModelChange, Pools, instance_again, pools_of_model, scheme_of};
+use super::members::{ModelChange, Pools, has_addresses, instance_again, pools_of_model, scheme_of};
 use super::names::without_internal;
 use crate::client::id::ArmId;
 use crate::client::operation::{
@@ -27,8 +27,8 @@ const REFUSAL: &str = "Cannot proceed with operation because resource ";
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     last: Mutex<BTreeMap<ArmId, Instant>>,
-    /// The models of scale sets are written one after the other. Those written for another load balancer, with those that
-    /// they do not name any more since.
+    /// The models of scale sets are written one after the other. Sets and load balancers whose pools the model no longer names
+    /// since it was written for another load balancer.
     detached: tokio::sync::Mutex<BTreeSet<(ArmId, ArmId)>>,
 }
 
@@ -62,28 +62,20 @@ impl Repairs {
         repairs.insert(id.clone(), Instant::now()).is_none()
     }
 
-    /// Writes the model of a scale set without the pools of a load balancer, or without those with these names, if it names
-    /// any; whether that succeeded, also for another one. Pools with the same names go that have addresses in other managed
-    /// load balancers: a model makes no members of these, and Azure refuses to write one that names some.
-    pub(super) async fn detach(
-        &self,
-        client: &Client,
-        env: &Env,
-        set: &ArmId,
-        balancer: &ArmId,
-        names: &[String],
-    ) -> bool {
+    /// Writes the model of a scale set without the pools of a load balancer, if it names any; whether that succeeded, also as
+    /// part of the write for another one. Pools of the same names go too that have addresses in other managed load balancers:
+    /// Azure refuses to write a model that names some.
+    pub(super) async fn detach(&self, client: &Client, env: &Env, set: &ArmId, balancer: &ArmId) -> bool {
         let mut detached = self.detached.lock().await;
         if detached.remove(&(set.clone(), balancer.clone())) {
             return true;
         }
         let Some(before) = client.get(VMSS_GET, set).await.ok().flatten() else { return false };
-        let is_named = |pool: &ArmId| names.is_empty() || names.iter().any(|name| same(name, pool.name()));
         let mut remove: BTreeSet<ArmId> =
-            pools_of_model(&before).filter(|pool| pool.parent().as_ref() == Some(balancer) && is_named(pool)).collect();
+            pools_of_model(&before).filter(|pool| pool.parent().as_ref() == Some(balancer)).collect();
         for pool in pools_of_model(&before) {
             let is_like = remove.iter().any(|gone| same(gone.name(), pool.name()));
-            if is_like && has_addresses(client, env, balancer, &pool).await {
+            if is_like && migrated(client, env, balancer, &pool).await {
                 remove.insert(pool);
             }
         }
@@ -125,7 +117,7 @@ impl Repairs {
 }
 
 /// Whether a pool is one of addresses of a managed load balancer whose members this program changes.
-async fn has_addresses(client: &Client, env: &Env, balancer: &ArmId, pool: &ArmId) -> bool {
+async fn migrated(client: &Client, env: &Env, balancer: &ArmId, pool: &ArmId) -> bool {
     let Some(other) = pool.parent().filter(|other| {
         env.pools == PoolKind::Addresses
             && other != balancer
@@ -136,9 +128,7 @@ async fn has_addresses(client: &Client, env: &Env, balancer: &ArmId, pool: &ArmI
         return false;
     };
     let Some(other) = client.get(LB_GET, &other).await.ok().flatten() else { return false };
-    let mut pools = json::items(&other, "backendAddressPools").iter().filter(|it| same(json::name(it), pool.name()));
-    let mut addresses = pools.by_ref().flat_map(|it| json::items(it, "loadBalancerBackendAddresses"));
-    addresses.any(|it| !json::property(it, "ipAddress").is_empty())
+    json::named(json::items(&other, "backendAddressPools"), pool.name()).is_some_and(has_addresses)
 }
 
 #[cfg(test)]

@@ -40,9 +40,6 @@ use crate::client::{self, Client, Look, Pending, Sent, State};
 
 /// The limit of the deletion of a connection to a private link service.
 const CONNECTION: Duration = Duration::from_secs(20);
-/// The time for the change of a pool from interfaces to addresses. If it takes longer, the models of scale sets name the pool
-/// until the load balancer is deleted.
-const MIGRATION: Duration = Duration::from_secs(60);
 
 /// The writer of one call.
 pub(super) struct Writer<'a> {
@@ -176,7 +173,12 @@ impl Writer<'_> {
                 made.lock().has_more |= change.has_more;
                 client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded()
             }
-            Write::Migrate { id, pools, sets } => return self.migrate(id, pools, sets).await,
+            Write::Migrate { id, pools, sets } => {
+                sets.iter().for_each(|set| self.reads.model_is_due(set));
+                made.lock().has_more = true;
+                let body = Some(serde_json::json!({"pools": pools}));
+                client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
+            }
             Write::Model(_) | Write::Instance(_) | Write::Interface(_) => match Self::member(write, made) {
                 Some(request) => request,
                 None => return Ok(Written::Done),
@@ -199,9 +201,16 @@ impl Writer<'_> {
             write
         else {
             let sent = self.send(&request, write, made).await;
-            let Write::Link { id, .. } = write else { return sent };
+            let Write::Link { id, body } = write else { return sent };
             let group = (id.group() != self.env.link_group).then_some((keys::PLS_GROUP.row.key, id.group()));
-            return sent.map_err(|error| with_annotation(error, group.into_iter()));
+            return sent.map_err(|error| match approves_unseen(body) {
+                Some(one) => error.wrap(format!(
+                    "{} {one:?}; add it to {}",
+                    keys::PLS_APPROVAL.row.key,
+                    keys::PLS_VISIBILITY.row.key
+                )),
+                None => with_annotation(error, group.into_iter()),
+            });
         };
         made.lock().has_more |= has_more;
         self.send(&request, write, made).await
@@ -337,25 +346,10 @@ impl Writer<'_> {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
             (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
-                self.repairs.detach(self.client, self.env, &set, id, &[]).await
+                self.repairs.detach(self.client, self.env, &set, id).await
             }
             _ => false,
         }
-    }
-
-    /// Azure leaves the models of scale sets as they are, and refuses to write one that names a pool of addresses.
-    async fn migrate(&self, id: &ArmId, pools: &[String], sets: &BTreeSet<ArmId>) -> Result<Written, ProviderError> {
-        let body = Some(serde_json::json!({"pools": pools}));
-        let request = client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) };
-        let writing = self.reads.known.writing(id);
-        let migrated = self.client.finish(&request, MIGRATION).await;
-        drop(writing);
-        self.reads.known.ended(id);
-        migrated.map_err(ProviderError::from)?;
-        for set in sets {
-            self.repairs.detach(self.client, self.env, set, id, pools).await;
-        }
-        Ok(Written::Done)
     }
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
@@ -560,6 +554,14 @@ impl Writer<'_> {
             false => passing(error),
         }
     }
+}
+
+/// A subscription whose connections a private link service approves, and to which it is not visible: Azure refuses that.
+fn approves_unseen(link: &Value) -> Option<&str> {
+    let subscriptions =
+        |part| json::list(link, &["properties", part, "subscriptions"]).iter().filter_map(Value::as_str);
+    let sees = |one: &str| subscriptions("visibility").any(|seen| seen == "*" || json::same(seen, one));
+    subscriptions("autoApproval").find(|one| !sees(one))
 }
 
 /// The error with the first of these annotations whose value it quotes. The name of a group is part of all IDs.

@@ -10,10 +10,10 @@ use http::Request;
 use serde_json::Value;
 
 use super::config::{Config, Variable};
+use super::endpoints::{STACK, endpoints};
 use crate::client::id::same;
 use crate::client::view::text;
 
-const STACK: &str = "AzureStackCloud";
 const STACK_FILE: &str = "AZURE_ENVIRONMENT_FILEPATH";
 const DISCOVERY: &str = "metadata/endpoints?api-version=2019-05-01";
 
@@ -32,21 +32,8 @@ pub(crate) struct Cloud {
 
 impl Cloud {
     fn built_in(name: &str) -> Option<Self> {
-        let (arm, login, audience) = match &*name.to_ascii_lowercase() {
-            "" | "azurecloud" | "azurepubliccloud" => {
-                ("management.azure.com", "login.microsoftonline.com", "management.core.windows.net")
-            }
-            "azurechinacloud" => {
-                ("management.chinacloudapi.cn", "login.chinacloudapi.cn", "management.core.chinacloudapi.cn")
-            }
-            "azureusgovernment" | "azureusgovernmentcloud" => {
-                let arm = "management.usgovcloudapi.net";
-                (arm, "login.microsoftonline.us", arm)
-            }
-            _ => return None,
-        };
-        let url = |host: &str| format!("https://{host}/");
-        Some(Self { arm: url(arm), login: url(login), audience: url(audience), is_stack: false })
+        let [arm, login, audience] = endpoints(name)?.map(|host| format!("https://{host}/"));
+        Some(Self { arm, login, audience, is_stack: false })
     }
 
     /// The cloud of a configuration.

@@ -2,4 +2,5 @@
 
 pub(crate) mod cloud;
 pub(crate) mod config;
+mod endpoints;
 pub(crate) mod identity;

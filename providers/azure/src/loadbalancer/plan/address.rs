@@ -224,13 +224,7 @@ mod tests {
     const KEY: &str = "default/web";
 
     fn env() -> Env {
-        Env {
-            subscription: "s".into(),
-            group: "g".into(),
-            location: "westus".into(),
-            is_standard: true,
-            ..Env::default()
-        }
+        Env { subscription: "s".into(), group: "g".into(), location: "westus".into(), ..Env::default() }
     }
 
     fn uses(settings: PublicIp, is_users: bool) -> AddressEdit {

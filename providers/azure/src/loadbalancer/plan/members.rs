@@ -15,7 +15,7 @@ use super::super::json;
 use super::super::machines::Machine;
 use super::super::members::{
     InstanceChange, InterfaceChange, Members, ModelChange, PoolChange, Pools, configurations_of,
-    configurations_of_model, may_join, obstacle, scheme_of,
+    configurations_of_model, has_addresses, may_join, obstacle, pools_of_model, scheme_of,
 };
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
@@ -90,7 +90,9 @@ impl Planner<'_> {
                 let name = names::pool(&self.wanted.cluster, family);
                 let Some((id, pool)) = self.pool_to_fill(change, body, &name) else { continue };
                 let result = match self.env.pools {
-                    PoolKind::Addresses => self.addresses(change, &id, pool, family, owner, places.as_ref()),
+                    PoolKind::Addresses => {
+                        self.addresses(change, (&id, pool), family, owner, places.as_ref(), &mut changes)
+                    }
                     PoolKind::Interfaces => self.interfaces(&id, pool, family, &mut changes),
                 };
                 if let Err(error) = result {
@@ -177,19 +179,21 @@ impl Planner<'_> {
     fn addresses(
         &mut self,
         change: &BalancerChange,
-        id: &ArmId,
-        pool: &Value,
+        (id, pool): (&ArmId, &Value),
         family: Family,
         owner: usize,
         places: Option<&Places>,
+        changes: &mut Changes,
     ) -> Result<(), ProviderError> {
-        if !json::items(pool, "backendIPConfigurations").is_empty()
-            && json::items(pool, "loadBalancerBackendAddresses")
-                .iter()
-                .all(|it| json::property(it, "ipAddress").is_empty())
-        {
+        if !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool) {
             self.migrate(change, id, pool, owner);
             return Ok(());
+        }
+        // Azure's migration leaves the models as they are, and a change of one that names a pool of addresses is refused.
+        for model in self.observed.interfaces.models.values().filter(|model| pools_of_model(model).any(|it| it == *id))
+        {
+            let Ok(set) = ArmId::parse(json::text(model, &["id"])) else { continue };
+            changes.models.entry(set).or_default().remove.insert(id.clone());
         }
         let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
         // Those that come from other load balancers leave them in the next call.
@@ -402,7 +406,11 @@ impl Planner<'_> {
         if change.body().is_none() {
             return;
         }
-        let summary = summary(Verb::Attach, "ScaleSet", set, "new instances become members", Risk::None);
+        let (verb, text) = match change.pools.remove.is_empty() {
+            true => (Verb::Attach, "new instances become members"),
+            false => (Verb::Detach, "the pool has addresses, and no model may name it"),
+        };
+        let summary = summary(verb, "ScaleSet", set, text, Risk::None);
         let part = Part::of(Kind::Members, set.folded());
         let step = Step::new(Write::Model(change), summary, Items::Some(places.clone()), part);
         self.steps.push(step.needs(&[]).stage(stage));

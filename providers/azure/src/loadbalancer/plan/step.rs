@@ -25,8 +25,8 @@ pub(crate) enum Write {
     DeleteBalancer(ArmId),
     Security(SecurityChange),
     Pool(PoolChange),
-    /// Turns interfaces in the pools of a load balancer into addresses. Afterwards the models of these scale sets no longer
-    /// name the pools.
+    /// Turns interfaces in the pools of a load balancer into addresses. The models of these scale sets still name the pools
+    /// then.
     Migrate {
         id: ArmId,
         pools: Vec<String>,

@@ -51,7 +51,6 @@ impl World {
             network_group: "rg".into(),
             link_group: "rg".into(),
             subnet: "subnet".into(),
-            is_standard: true,
             excludes_masters: true,
             pools: PoolKind::Addresses,
             ..Env::default()

@@ -39,7 +39,7 @@ fn is_master(node: &Node) -> bool {
 /// Why a node is never behind load balancers.
 pub(crate) fn left_out(env: &Env, node: &Node) -> Option<&'static str> {
     let is_elsewhere = || group_label(node).is_some_and(|group| !same(group, &env.group));
-    let is_left_out = || env.is_standard && (env.excludes_masters || env.pools == PoolKind::Addresses);
+    let is_left_out = || env.excludes_masters || env.pools == PoolKind::Addresses;
     match () {
         () if node.provider_id.as_deref().is_some_and(|id| !id.starts_with("azure://")) => {
             Some("its provider ID is that of another cloud")

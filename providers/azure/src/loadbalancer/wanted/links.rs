@@ -8,7 +8,6 @@ use ccm_provider::ProviderError;
 use super::super::names::Family;
 use super::{Destinations, refused};
 use crate::annotations::{self as keys, DOMAIN, Scheme};
-use crate::client::id::same;
 
 const PREFIX: &str = "azure-pls-";
 
@@ -70,12 +69,6 @@ pub(super) fn link(
         )));
     }
     let visibility = list(&keys::PLS_VISIBILITY)?;
-    let approval: Vec<String> = list(&keys::PLS_APPROVAL)?;
-    let is_hidden = |one: &&String| !visibility.iter().any(|seen| seen == "*" || same(seen, one));
-    if let Some(hidden) = approval.iter().find(is_hidden) {
-        let text = format!("{hidden} does not see it; add that to {}", keys::PLS_VISIBILITY.row.key);
-        return Err(annotations.refuse(keys::PLS_APPROVAL.row, text));
-    }
     let settings =
         annotations.iter().filter(|(key, _)| *key != keys::PLS_CREATE.row.key).map(|(key, _)| key.to_owned());
     let settings: Vec<String> = settings.collect();
@@ -87,7 +80,7 @@ pub(super) fn link(
         fqdns: list(&keys::PLS_FQDNS)?,
         has_proxy: annotations.readable(&keys::PLS_PROXY) == Some(true),
         visibility: if visibility.iter().any(|one| one == "*") { vec!["*".to_owned()] } else { visibility },
-        approval,
+        approval: list(&keys::PLS_APPROVAL)?,
         is_plain: !is_mentioned(settings.iter()),
     }))
 }

@@ -293,7 +293,7 @@ pub(crate) fn destinations(service: &Service) -> Destinations {
 
 /// Why a Service is refused with a usual configuration, whatever the cloud has. Its node ports need not be allocated yet.
 pub(crate) fn refusal(service: &Service) -> Option<ProviderError> {
-    let env = Env { is_standard: true, subnet: "any".to_owned(), ..Env::default() };
+    let env = Env { subnet: "any".to_owned(), ..Env::default() };
     let service = match service.spec.allocate_load_balancer_node_ports {
         Some(false) => service.clone(),
         _ => ports::with_node_ports(service),
@@ -303,9 +303,6 @@ pub(crate) fn refusal(service: &Service) -> Option<ProviderError> {
 
 fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String>) -> Result<Settings, ProviderError> {
     let annotations = Annotations::read(&service.metadata.annotations);
-    if !env.is_standard {
-        return Err(refused("loadBalancerSku \"basic\" is not supported: Azure has retired it; set it to standard"));
-    }
     if service.spec.ports.is_empty() {
         return Err(refused("the Service has no ports; add one to spec.ports"));
     }

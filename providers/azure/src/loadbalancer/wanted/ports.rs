@@ -69,7 +69,7 @@ struct Builder<'a> {
 
 /// Remarks about ports whose `appProtocol` alone makes an HTTP probe. Also for Services that have no node ports yet.
 pub(crate) fn probes_without_path(service: &Service) -> Vec<String> {
-    let env = Env { is_standard: true, ..Env::default() };
+    let env = Env::default();
     let service = with_node_ports(service);
     let scheme = keys::scheme_of(Annotations::read(&service.metadata.annotations));
     let families = Family::of_service(&service);
@@ -99,7 +99,7 @@ pub(super) fn ports(
     let builder = Builder { env, service, names, scheme, annotations };
     let mut ports = Ports::default();
     let asks_ha = annotations.readable(&keys::HA_PORTS) == Some(true);
-    let has_ha = asks_ha && scheme == Scheme::Internal && env.is_standard;
+    let has_ha = asks_ha && scheme == Scheme::Internal;
     for family in families {
         match has_ha {
             true => builder.all_ports(*family, &mut ports)?,
@@ -125,7 +125,7 @@ impl Builder<'_> {
         protocol: &'static str,
         port: &ServicePort,
     ) -> Result<Rule, ProviderError> {
-        let is_tcp = protocol != "Udp" && self.env.is_standard;
+        let is_tcp = protocol != "Udp";
         let resets = self.annotations.readable(&keys::NO_TCP_RESET) != Some(true);
         // Azure has no secondary addresses in IPv6 pools of internal load balancers, which floating IP needs.
         let has_node_port = self.scheme == Scheme::Internal && family == Family::V6;
@@ -256,7 +256,7 @@ impl Builder<'_> {
         let word = own.probe("protocol").or(port.app_protocol.as_deref()).or(global).unwrap_or_default().trim();
         let protocol = match word {
             _ if same(word, "http") => "Http",
-            _ if same(word, "https") && self.env.is_standard => "Https",
+            _ if same(word, "https") => "Https",
             _ => "Tcp",
         };
         let asked = own.probe("request-path").or(self.annotations.text(keys::PROBE_PATH.row));

@@ -7,7 +7,7 @@ use super::*;
 const INTERNAL: &str = "azure-load-balancer-internal";
 
 fn env() -> Env {
-    Env { group: "rg".into(), subnet: "subnet".into(), is_standard: true, excludes_masters: true, ..Env::default() }
+    Env { group: "rg".into(), subnet: "subnet".into(), excludes_masters: true, ..Env::default() }
 }
 
 #[allow(clippy::needless_pass_by_value)] // literals at all callers
@@ -124,7 +124,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("azure-load-balancer-health-probe-request-path", ""),
     ("azure-pls-ip-configuration-ip-address-count", "9"),
     ("azure-pls-ip-configuration-ip-address", "10.0.0.400"),
-    ("azure-pls-auto-approval", "sub-b"),
     ("port_80_health-probe_port", "none"),
     ("port_80_health-probe_interval", "4"),
     ("port_80_health-probe_num-of-probe", "1"),
@@ -145,6 +144,7 @@ const ANY_TEXT: &[&str] = &[
     "azure-pls-ip-configuration-subnet",
     "azure-pls-fqdns",
     "azure-pls-visibility",
+    "azure-pls-auto-approval",
     "azure-shared-securityrule",
 ];
 
@@ -384,8 +384,6 @@ fn keys_of_ipv6_are_for_ipv6() {
 fn what_is_not_there_is_an_error_that_names_the_key() {
     let link = refusal(&[("azure-pls-create", "true")], json!({}));
     assert!(link.contains("azure-disable-load-balancer-floating-ip"), "{link}");
-    let basic = Env { is_standard: false, ..env() };
-    assert!(ensure(&basic, &service(&[], json!({}))).unwrap_err().to_string().contains("loadBalancerSku"));
     assert!(refusal(&[("azure-load-balancer-tcp-idle-timeout", "3")], json!({})).contains("tcp-idle-timeout"));
     let none = json!({"ports": [{"port": 80, "protocol": "TCP"}]});
     assert!(refusal(&[], none).contains("allocateLoadBalancerNodePorts"));

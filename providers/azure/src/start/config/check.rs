@@ -7,17 +7,8 @@ use ccm_provider::{Finding, Severity};
 
 use super::{Balancing, Config, PoolKind, Preconfigured, Raw, VmType};
 use crate::client::id::same;
+use crate::start::endpoints::{STACK, endpoints};
 
-/// The names of clouds whose endpoints are known, and that of Azure Stack.
-const CLOUDS: [&str; 7] = [
-    "",
-    "AzureCloud",
-    "AzurePublicCloud",
-    "AzureChinaCloud",
-    "AzureUSGovernment",
-    "AzureUSGovernmentCloud",
-    "AzureStackCloud",
-];
 /// The path of the shared probe, as upstream.
 const PROBE_PATH: &str = "/healthz";
 /// The shortest time for which a new machine counts as existing: lists show it late.
@@ -152,7 +143,7 @@ fn edge_zone(config: &mut Config, findings: &mut Findings) {
 
 fn unknown_cloud(identity: &super::IdentityConfig) -> Option<Finding> {
     let name = &*identity.cloud;
-    let is_known = CLOUDS.iter().any(|known| same(known, name)) || !identity.endpoint.is_empty();
+    let is_known = endpoints(name).is_some() || same(STACK, name) || !identity.endpoint.is_empty();
     let message = "unknown; treated as AzurePublicCloud. Other clouds need resourceManagerEndpoint";
     (!is_known).then(|| Finding::warning("cloud", message).value(name))
 }

@@ -311,7 +311,8 @@ fn a_pool_of_interfaces_becomes_one_of_addresses_by_one_call() {
     assert_eq!(world.pass(&[]), BTreeMap::new());
     assert_eq!(world.writes, ["update LoadBalancer kubernetes"]);
     world.settle(&[]);
-    assert_eq!(world.writes, ["attach LoadBalancer kubernetes"], "the other node joins");
+    let writes = ["detach ScaleSet set", "attach LoadBalancer kubernetes"];
+    assert_eq!(world.writes, writes, "the model no longer names the pool, and the other node joins");
     world.env.pools = PoolKind::Interfaces;
     if let Some(pool) = json::items_mut(world.balancer_mut("kubernetes"), "backendAddressPools").first_mut() {
         pool["properties"]["virtualNetwork"] = json!({"id": "net"});
