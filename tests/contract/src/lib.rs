@@ -25,6 +25,7 @@ mod clauses;
 mod cluster;
 pub mod controller;
 pub mod crash;
+mod denied;
 mod harness;
 pub mod lives;
 pub mod lookups;
@@ -36,6 +37,7 @@ pub mod watch;
 
 pub use clauses::{Clause, clauses};
 pub use cluster::TestCluster;
+pub use denied::Denied;
 pub use harness::{BrokenConfig, Deviation, Harness, Made, Outage, flags};
 pub use report::{Outcome, Report, Result};
 pub use simulation::Simulation;

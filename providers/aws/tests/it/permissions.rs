@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_cloudsim::aws::ec2::model::Volume;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{
-    Aspects, Claims, CloudProvider, ErrorClass, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, ProviderError,
-    Route, Service, ServiceAction, Severity,
+    Aspects, Claims, CloudProvider, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, Route, Service,
+    ServiceAction, Severity,
 };
+use ccm_provider_contract::Denied;
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
@@ -129,19 +130,6 @@ fn roles() -> [Role; 4] {
     ]
 }
 
-/// The work that failed, and why.
-#[derive(Default)]
-struct Refused(BTreeMap<String, String>);
-
-impl Refused {
-    fn note<T>(&mut self, work: &str, result: Result<T, ProviderError>) {
-        let Err(error) = result else { return };
-        let ErrorClass::Denied { action } = error.class() else { panic!("{work}: {error:?}") };
-        assert!(error.to_string().contains(&action), "{work}: {error}");
-        self.0.insert(work.to_owned(), action);
-    }
-}
-
 /// Denies every action of this program that is not granted.
 fn grant_only(bed: &Bed, granted: &BTreeSet<&str>) {
     for (_, document) in ccm_provider_aws::iam_policies() {
@@ -175,7 +163,7 @@ const KINDS: [&str; 2] = ["nlb", "clb"];
 /// The destination of a route to the last node that is there before.
 const MADE: &str = "10.200.2.0/24";
 
-async fn services(bed: &mut Bed, role: &Role, refused: &mut Refused) {
+async fn services(bed: &mut Bed, role: &Role, refused: &mut Denied) {
     let (process, cluster) = watched(bed).await;
     let mark = bed.aws.mark();
     for kind in KINDS {
@@ -252,7 +240,7 @@ async fn checked(bed: &Bed) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
     for role in roles() {
-        let (mut bed, mut refused) = (bed(&role).await, Refused::default());
+        let (mut bed, mut refused) = (bed(&role).await, Denied::default());
         let errors = checked(&bed).await;
         services(&mut bed, &role, &mut refused).await;
         others(&bed, &role, &mut refused).await;
@@ -369,7 +357,7 @@ async fn without_tags_the_target_group_of_an_interrupted_creation_goes_with_the_
     assert_eq!(left, ["shop/other"]);
 }
 
-async fn others(bed: &Bed, role: &Role, refused: &mut Refused) {
+async fn others(bed: &Bed, role: &Role, refused: &mut Denied) {
     let provider = leading(bed, &bed.nodes).await;
     for found in provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await {
         let Lookup::Found(instance) = found else { panic!("{}: {found:?}", role.name) };
@@ -392,7 +380,7 @@ fn route(bed: &Bed, node: usize, destination: &str) -> NewRoute {
 }
 
 /// A range moves from an instance that is gone to a new node, too.
-async fn routes(bed: &Bed, provider: &dyn CloudProvider, refused: &mut Refused) {
+async fn routes(bed: &Bed, provider: &dyn CloudProvider, refused: &mut Denied) {
     let routes = provider.routes().unwrap();
     let old = routes.list(CLUSTER).await.unwrap().into_iter().find(|it| it.destination_cidr == MADE).unwrap();
     // The instance forwards already.

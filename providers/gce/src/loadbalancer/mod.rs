@@ -31,6 +31,7 @@ pub(crate) mod hosts;
 mod missing;
 mod observe;
 pub(crate) mod observed;
+mod ongoing;
 pub(crate) mod owner;
 mod parts;
 pub(crate) mod plan;
@@ -46,11 +47,12 @@ use events::Events;
 use facts::Facts;
 use observe::Reads;
 use observed::Observed;
+use ongoing::Ongoing;
 use owner::Owner;
 use step::{Outputs, Step};
 pub(crate) use turns::InTurn;
 use wanted::{Item, Wanted};
-use write::{Ongoing, Writer};
+use write::Writer;
 
 /// The groups of Services.
 const EXTERNAL: &str = "external load balancers";

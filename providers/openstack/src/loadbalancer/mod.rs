@@ -36,6 +36,7 @@ mod parts;
 pub(crate) mod plan;
 mod redact;
 pub(crate) mod selector;
+mod settings;
 mod settling;
 mod step;
 pub(crate) mod wanted;

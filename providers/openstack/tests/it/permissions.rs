@@ -10,10 +10,8 @@ use std::sync::Arc;
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::openstack::Options;
-use ccm_provider::{
-    Aspects, ErrorClass, Lookup, NewRoute, PersistentVolume, ProviderError, Route, Service, ServiceAction,
-};
-use ccm_provider_contract::TestCluster;
+use ccm_provider::{Aspects, Lookup, NewRoute, PersistentVolume, Route, Service, ServiceAction};
+use ccm_provider_contract::{Denied, TestCluster};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, contents};
@@ -81,19 +79,6 @@ const ROLES: &[Role] = &[
     },
 ];
 
-/// The work that failed, and why.
-#[derive(Default)]
-struct Failing(BTreeMap<String, String>);
-
-impl Failing {
-    fn note<T>(&mut self, work: &str, result: Result<T, ProviderError>) {
-        let Err(error) = result else { return };
-        let ErrorClass::Denied { action } = error.class() else { panic!("{work}: {error:?}") };
-        assert!(error.to_string().contains(&action), "{work}: {error}");
-        self.0.insert(work.to_owned(), action);
-    }
-}
-
 fn rules(role: &Role) -> impl Iterator<Item = Rule> {
     role.refuses.iter().map(|(service, action, only_writes)| Rule {
         mutating: only_writes.then_some(true),
@@ -109,7 +94,7 @@ fn of_kind(name: &str, kind: &str) -> Service {
     service
 }
 
-async fn services(role: &Role, scene: &mut Scene, failing: &mut Failing) {
+async fn services(role: &Role, scene: &mut Scene, failing: &mut Denied) {
     scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
     let mut old = ["external", "internal"].map(|kind| (kind, of_kind("old", kind)));
     for (_, service) in &mut old {
@@ -147,7 +132,7 @@ async fn services(role: &Role, scene: &mut Scene, failing: &mut Failing) {
     }
 }
 
-async fn others(role: &Role, failing: &mut Failing) {
+async fn others(role: &Role, failing: &mut Denied) {
     let bed = Bed::start(Options::default());
     let nodes = ["node-1", "node-2"].map(|name| bed.node(name));
     let volume = bed.cloud.world(|world| world.volume(&bed.project, "zone-1"));
@@ -173,7 +158,7 @@ async fn others(role: &Role, failing: &mut Failing) {
 #[tokio::test(flavor = "multi_thread")]
 async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
     for role in ROLES {
-        let mut failing = Failing::default();
+        let mut failing = Denied::default();
         others(role, &mut failing).await;
         let mut scene = Scene::simulated().await;
         services(role, &mut scene, &mut failing).await;

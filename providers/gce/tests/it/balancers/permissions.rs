@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::ClusterSeed;
-use ccm_provider::{
-    Aspects, Claims, ErrorClass, Lookup, NewRoute, PersistentVolume, ProviderError, Route, Service, ServiceAction,
-    Severity,
-};
+use ccm_provider::{Aspects, Claims, Lookup, NewRoute, PersistentVolume, Route, Service, ServiceAction, Severity};
+use ccm_provider_contract::Denied;
 use serde_json::json;
 
 use super::scene::{Scene, internal, service};
@@ -192,19 +190,6 @@ const ROLES: &[Role] = &[
     },
 ];
 
-/// The work that failed, and why.
-#[derive(Default)]
-struct Refused(BTreeMap<String, String>);
-
-impl Refused {
-    fn note<T>(&mut self, work: &str, result: Result<T, ProviderError>) {
-        let Err(error) = result else { return };
-        let ErrorClass::Denied { action } = error.class() else { panic!("{work}: {error:?}") };
-        assert!(error.to_string().contains(&action), "{work}: {error}");
-        self.0.insert(work.to_owned(), action);
-    }
-}
-
 async fn scene(role: &Role) -> Scene {
     let project = if role.host_lacks.is_some() { "host" } else { PROJECT };
     let seed = ClusterSeed { network_project: project, ..Scene::seed() };
@@ -231,7 +216,7 @@ fn of_kind(name: &str, kind: &str) -> Service {
     if kind == "internal" { internal(service) } else { service }
 }
 
-async fn services(scene: &mut Scene, refused: &mut Refused) {
+async fn services(scene: &mut Scene, refused: &mut Denied) {
     for kind in KINDS {
         let mark = scene.cloud().mark();
         refused.note(&format!("ensure {kind}"), scene.try_ensure(&mut of_kind("old", kind)).await);
@@ -268,7 +253,7 @@ impl Scene {
     }
 }
 
-async fn others(scene: &Scene, refused: &mut Refused) {
+async fn others(scene: &Scene, refused: &mut Denied) {
     let provider = scene.provider();
     for found in provider.instances().unwrap().lookup(&scene.nodes, Aspects::METADATA).await {
         let Lookup::Found(instance) = found else { panic!("{found:?}") };
@@ -299,7 +284,7 @@ async fn checked(scene: &Scene) -> String {
 #[tokio::test]
 async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
     for role in ROLES {
-        let (mut scene, mut refused) = (scene(role).await, Refused::default());
+        let (mut scene, mut refused) = (scene(role).await, Denied::default());
         let errors = checked(&scene).await;
         others(&scene, &mut refused).await;
         services(&mut scene, &mut refused).await;
