@@ -13,7 +13,7 @@
 #   fmt          formatting
 #   deny         licenses, bans and sources of dependencies (hack/deny.sh)
 #   typos        misspelt words in pages, texts and comments (hack/typos.sh)
-#   clippy       lints, as errors; compiles the tests on the way
+#   clippy       lints, as errors
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
 #                Google's and Microsoft's descriptions of their APIs and their Python clients (hack/gce.sh, hack/azure.sh: the
@@ -108,11 +108,8 @@ run() {
 	return "$status"
 }
 
-# Cargo for the whole workspace, in one resolution of features: other selections would compile the dependencies again. The
-# pass that compiles the crates of the workspace also lints them.
-workspace() {
-	run env RUSTC_WORKSPACE_WRAPPER="$PWD/hack/lib/clippy.sh" cargo "$1" --workspace --all-features --locked "${@:2}"
-}
+# Cargo for the whole workspace, in one resolution of features: other selections would compile the dependencies again.
+workspace() { run cargo "$1" --workspace --all-features --locked "${@:2}"; }
 
 # For a stage that can't run on this machine: the reason goes into the table.
 skip() {
@@ -209,7 +206,7 @@ stage_typos() { obtain typos hack/typos.sh; }
 
 stage_advisories() { run hack/deny.sh advisories; }
 
-stage_clippy() { workspace test --no-run; }
+stage_clippy() { workspace clippy --all-targets -- --deny=warnings; }
 
 # The test binaries of the workspace, which are compiled already, the largest first: the folder of the package, and the file.
 test_binaries() {
@@ -245,7 +242,7 @@ run_binaries() {
 
 stage_tests() {
 	local -x RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
-	stage_clippy || return
+	workspace test --no-run || return
 	test_binaries >"$outputs/binaries"
 	if [[ ! -s $outputs/binaries ]]; then
 		echo 'cargo lists no test binary: its output is not what test_binaries reads' >&2

@@ -71,7 +71,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
-        let keep = FieldFilter::new(provider.node_annotations());
+        let keep = FieldFilter::of_nodes(provider);
         // Waits for both: the reported error must not depend on the order of the answers.
         let (nodes, services) = futures::join!(list(client, keep), list(client, FieldFilter::default()));
         Ok(Self { nodes: nodes?, services: services? })

@@ -138,7 +138,7 @@ impl Manager {
         let clients = Clients::new(client, &options.clients, options.dry_run, clock.clone());
         let client = clients.general();
         let gate = Gate::new(client.clone(), leadership.clone(), options.dry_run, metrics.clone());
-        let nodes = Store::new(FieldFilter::new(provider.node_annotations()));
+        let nodes = Store::new(FieldFilter::of_nodes(&*provider));
         let services = Store::new(FieldFilter::default());
         let health = health(&options, &leadership, &nodes, &services);
         let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rng.random());

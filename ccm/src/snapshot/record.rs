@@ -302,6 +302,10 @@ impl CloudProvider for Recorder {
         self.inner.node_annotations()
     }
 
+    fn node_selector(&self) -> Option<&str> {
+        self.inner.node_selector()
+    }
+
     fn service_annotations(&self) -> &[&str] {
         self.inner.service_annotations()
     }

@@ -137,6 +137,11 @@ pub trait CloudProvider: Send + Sync {
         &[]
     }
 
+    /// A label selector: all controllers ignore other nodes, as if they did not exist. Independent of the configuration.
+    fn node_selector(&self) -> Option<&str> {
+        None
+    }
+
     /// Prefixes of the Service annotations that the provider reads, for example `loadbalancer.example.com/`.
     /// `service.beta.kubernetes.io` and similar ones need not be listed. Snapshots contain no other annotations of
     /// Services.

@@ -35,7 +35,7 @@ pub(crate) static FLAGS: [Flag; 6] = [
         NODE_FILTER,
         Kind::Text,
         "",
-        "Not supported: label nodes that are not to be managed kubernetes.azure.com/managed=false.",
+        "A label selector: all controllers ignore other nodes. Not with node-ipam-controller, which would assign their ranges again.",
     ),
     Flag::new(
         SECTION,
@@ -63,6 +63,11 @@ pub(crate) fn is_reloading(flags: &FlagValues) -> bool {
     flags.bool(RELOAD)
 }
 
+/// The nodes that exist for this program.
+pub(crate) fn node_selector(flags: &FlagValues) -> Option<String> {
+    Some(flags.text(NODE_FILTER)).filter(|selector| !selector.is_empty())
+}
+
 /// The error for a start without a configuration.
 pub(crate) fn no_config() -> ProviderError {
     let message = format!("no configuration: give --cloud-config, or --{RELOAD} with --{SECRET_NAME}");
@@ -82,8 +87,9 @@ pub(crate) fn check(flags: &FlagValues) -> Result<(), ProviderError> {
         );
     }
     let filter = flags.text(NODE_FILTER);
-    if !filter.is_empty() {
-        let message = "not supported: remove the flag, and label the other nodes kubernetes.azure.com/managed=false";
+    if !filter.is_empty() && flags.bool("allocate-node-cidrs") {
+        let message = "node-ipam-controller would assign the ranges of the other nodes again: remove one of the two flags, or label \
+                       the other nodes kubernetes.azure.com/managed=false";
         refuse_flag(NODE_FILTER, filter, message);
     }
     let allocator = flags.text(ALLOCATOR);
@@ -143,7 +149,10 @@ mod tests {
         let error = |flag: &'static str, value: &str| check(&values(&[(flag, value)])).unwrap_err().to_string();
         assert!(error(LOCK, "true").contains("--azure-resource-lock = \"true\": not supported: remove the flag"));
         assert!(error(ALLOCATOR, "CloudAllocator").contains("use RangeAllocator with --node-cidr-mask-size"));
-        assert!(error(NODE_FILTER, "a=b").contains("kubernetes.azure.com/managed=false"));
+        let filtered = [(NODE_FILTER, "a=b"), ("allocate-node-cidrs", "true")];
+        assert!(check(&values(&filtered)).unwrap_err().to_string().contains("kubernetes.azure.com/managed=false"));
+        assert_eq!(node_selector(&values(&filtered)).as_deref(), Some("a=b"));
+        assert!(check(&values(&filtered[..1])).is_ok());
         assert!(check(&values(&[(ALLOCATOR, "RangeAllocator")])).is_ok());
     }
 }

@@ -115,7 +115,7 @@ impl ProviderFactory for Factory {
         let (config, mut findings) = Config::parse(&config.text, variable)?;
         if config.disable_cloud_provider && flags::is_reloading(values) {
             tracing::warn!("disableCloudProvider is set: no controller runs");
-            return Ok(Arc::new(Disabled));
+            return Ok(Arc::new(Disabled { node_selector: flags::node_selector(values) }));
         }
         findings.extend(problems(&config.identity));
         refuse("the Azure cloud config names no usable login", &findings)?;
@@ -127,7 +127,8 @@ impl ProviderFactory for Factory {
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
         let env = env(&shared.config, shared.cloud.is_stack)?;
         let makes_routes = !values.given("configure-cloud-routes") || values.bool("configure-cloud-routes");
-        Ok(Arc::new(Azure::new(shared, env, cidrs, makes_routes, findings)))
+        let azure = Azure::new(shared, env, cidrs, makes_routes, findings);
+        Ok(Arc::new(Azure { node_selector: flags::node_selector(values), ..azure }))
     }
 }
 
@@ -182,11 +183,17 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<Shared, Provi
 
 /// The provider while `disableCloudProvider` is set.
 #[derive(Debug)]
-struct Disabled;
+struct Disabled {
+    node_selector: Option<String>,
+}
 
 impl CloudProvider for Disabled {
     fn name(&self) -> &str {
         "azure"
+    }
+
+    fn node_selector(&self) -> Option<&str> {
+        self.node_selector.as_deref()
     }
 }
 
@@ -200,6 +207,7 @@ struct Azure {
     routes: Option<Arc<AzureRoutes>>,
     volumes: Arc<ManagedDisks>,
     inspector: Arc<Inspector>,
+    node_selector: Option<String>,
 }
 
 impl Azure {
@@ -222,7 +230,16 @@ impl Azure {
             makes_routes,
             findings,
         };
-        Self { shared, instances, balancers, facts, routes, volumes, inspector: Arc::new(inspector) }
+        Self {
+            shared,
+            instances,
+            balancers,
+            facts,
+            routes,
+            volumes,
+            inspector: Arc::new(inspector),
+            node_selector: None,
+        }
     }
 }
 
@@ -307,6 +324,10 @@ impl CloudProvider for Azure {
 
     fn event_component(&self) -> &str {
         "azure-cloud-provider"
+    }
+
+    fn node_selector(&self) -> Option<&str> {
+        self.node_selector.as_deref()
     }
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use ccm_provider::node::{ConditionStatus, Pairs};
 use ccm_provider::well_known::ANNOTATION_PROVIDED_NODE_IP;
 use ccm_provider::{
-    AddressType, Node, NodeAddress, NodeName, PersistentVolume, Service, ServiceKey, Taint, VolumeSource,
+    AddressType, CloudProvider, Node, NodeAddress, NodeName, PersistentVolume, Service, ServiceKey, Taint, VolumeSource,
 };
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -35,10 +36,12 @@ pub trait Cached: Send + Sync + Sized + 'static {
     fn resource_version(&self) -> &str;
 }
 
-/// Selects what to keep beyond the fixed fields.
+/// Selects what to keep: the objects, and what beyond their fixed fields.
 #[derive(Debug, Default)]
 pub struct FieldFilter {
     node_annotations: Vec<String>,
+    /// For the query of a list or watch; may be empty.
+    selector: String,
     interner: Interner,
 }
 
@@ -47,7 +50,18 @@ impl FieldFilter {
     pub fn new(node_annotations: &[&str]) -> Self {
         let mut keep: Vec<String> = node_annotations.iter().map(|key| (*key).to_owned()).collect();
         keep.push(ANNOTATION_PROVIDED_NODE_IP.to_owned());
-        Self { node_annotations: keep, interner: Interner::default() }
+        Self { node_annotations: keep, ..Self::default() }
+    }
+
+    /// Keeps the nodes and annotations that this provider and the core need.
+    pub fn of_nodes(provider: &dyn CloudProvider) -> Self {
+        let labels = provider.node_selector().map(|labels| utf8_percent_encode(labels, NON_ALPHANUMERIC));
+        let selector = labels.map(|labels| format!("&labelSelector={labels}")).unwrap_or_default();
+        Self { selector, ..Self::new(provider.node_annotations()) }
+    }
+
+    pub(super) fn selector(&self) -> &str {
+        &self.selector
     }
 }
 

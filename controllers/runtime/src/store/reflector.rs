@@ -244,7 +244,7 @@ impl<T: Cached> Reflector<T> {
         let mut seen = BTreeSet::new();
         let mut next = String::new();
         loop {
-            let mut path = collection::<T>(&format!("limit={PAGE}"));
+            let mut path = self.collection(&format!("limit={PAGE}"));
             if !next.is_empty() {
                 path.push_str("&continue=");
                 path.push_str(&next);
@@ -290,9 +290,15 @@ impl<T: Cached> Reflector<T> {
         }
     }
 
+    /// The path of the collection with a query.
+    fn collection(&self, query: &str) -> String {
+        let selector = T::SELECTOR.map(|selector| format!("&{selector}")).unwrap_or_default();
+        format!("{}?{query}{selector}{}", T::PATH, self.store.keep().selector())
+    }
+
     /// Watches from the last version, if the server has reached it.
     async fn resume(&mut self) -> Result<(), Ended> {
-        let page = self.client.send(&Call::get(collection::<T>("limit=1"))).await?;
+        let page = self.client.send(&Call::get(self.collection("limit=1"))).await?;
         self.check_age(Page::read(&page)?.metadata.resource_version)?;
         self.watch().await
     }
@@ -334,7 +340,7 @@ impl<T: Cached> Reflector<T> {
     async fn open(&self, from: &str) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + use<T>, ApiError> {
         let seconds = WATCH_FOR.as_secs();
         let query = format!("watch=true&{from}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
-        self.client.stream(&Call::get(collection::<T>(&query))).await
+        self.client.stream(&Call::get(self.collection(&query))).await
     }
 
     /// Applies events until the stream ends.
@@ -430,12 +436,6 @@ impl<T: Cached> Reflector<T> {
             }
         }
     }
-}
-
-/// The path of the collection with a query.
-fn collection<T: Cached>(query: &str) -> String {
-    let selector = T::SELECTOR.map(|selector| format!("&{selector}")).unwrap_or_default();
-    format!("{}?{query}{selector}", T::PATH)
 }
 
 /// Whether pages would fail like the streaming list: no answer, a request to wait, or a refused client.

@@ -37,6 +37,7 @@ struct State {
     /// The work in progress, by name.
     at_work: Vec<String>,
     calls: Vec<String>,
+    node_selector: Option<&'static str>,
 }
 
 #[async_trait]
@@ -79,6 +80,10 @@ impl CloudProvider for Cloud {
 
     fn unmanaged_label(&self) -> Option<(&str, &str)> {
         Some(UNMANAGED)
+    }
+
+    fn node_selector(&self) -> Option<&str> {
+        self.0.lock().node_selector
     }
 }
 
@@ -299,6 +304,23 @@ async fn nodes_get_the_ranges_of_their_instances_by_default_and_then_nothing_is_
     rig.until_node("theirs", "is reachable", is_reachable).await;
     assert_eq!(cidrs(&rig.node("foreign").await.unwrap()), "");
     assert!(manager.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_the_selector_does_not_match_do_not_exist() {
+    let (rig, cloud) = (Rig::new("").await, Cloud::default());
+    cloud.0.lock().node_selector = Some("pool!=other,pool");
+    for (name, pool) in [("a", "x"), ("b", "other"), ("c", "y")] {
+        cloud.set_ranges(name, &[&format!("10.0.{}.0/24", name.as_bytes()[0])]);
+        rig.create(instance(name).label("pool", pool)).await;
+    }
+    let _manager = rig.start_of(Arc::new(cloud.clone()), &CLOUD).await;
+    rig.until_node("a", "is reachable", is_reachable).await;
+    rig.until_node("c", "is reachable", is_reachable).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cidrs(&rig.node("b").await.unwrap()), "");
+    rig.patch_node("b", json!({"metadata": {"labels": {"pool": "x"}}})).await;
+    rig.until_node("b", "is reachable", is_reachable).await;
 }
 
 #[tokio::test(start_paused = true)]
