@@ -141,7 +141,8 @@ mod real_apiserver {
         let config = Kubeconfig::of(bed).user(format!("tokenFile: '{}'", token.display()));
         let process = config.start(folder.path(), &[], &[]);
         process.wait_for("Unauthorized");
-        std::fs::write(&token, &bed.token).unwrap();
+        // As `echo` writes it.
+        std::fs::write(&token, format!("{}\n", bed.token)).unwrap();
         process.wait_for("Started \"cloud-node-controller\"");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use kube::config::{Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::error::{ConnectError, chain};
 
@@ -134,8 +134,12 @@ impl Proxy {
 /// Reads flags, files and environment; makes no request.
 pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError> {
     let path = &*options.kubeconfig;
+    let fail = |reason| match path {
+        "" => ConnectError::None(reason),
+        path => ConnectError::Kubeconfig { path: path.to_owned(), reason },
+    };
     let (mut config, proxy_url) = match (path, &*options.master) {
-        ("", "") => (kube::Config::incluster().map_err(|e| ConnectError::None(chain(&e)))?, None),
+        ("", "") => (kube::Config::incluster().map_err(|error| fail(chain(&error)))?, None),
         ("", master) => (kube::Config::new(address(master, false)?), None),
         (path, master) => {
             let (mut config, proxy_url) = kubeconfig(path, &options.access).await?;
@@ -145,6 +149,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
             (config, proxy_url)
         }
     };
+    read_token(&mut config.auth_info).map_err(&fail)?;
     if !options.access.user.is_empty() {
         config.auth_info.impersonate = Some(options.access.user.clone());
         config.auth_info.impersonate_groups = Some(options.access.groups.clone());
@@ -164,6 +169,20 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         (Some(_), path) => format!("the certificate-authority in the kubeconfig {path}"),
     };
     Ok(Setup { config, proxy, trust })
+}
+
+/// Replaces a token file by its token. kube would send the newline that many files end with, and prefer an inline token,
+/// which is here for the case that there is no file, as with client-go.
+fn read_token(auth: &mut AuthInfo) -> Result<(), String> {
+    let Some(path) = auth.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
+    let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+    match text.as_deref().map(str::trim) {
+        Ok("") | Err(_) if auth.token.is_some() => {}
+        Ok("") => return Err(format!("the token file {path}: it is empty")),
+        Ok(token) => auth.token = Some(token.to_owned().into()),
+        Err(error) => return Err(format!("the token file {path}: {error}")),
+    }
+    Ok(())
 }
 
 async fn kubeconfig(path: &str, access: &Access) -> Result<(kube::Config, Option<String>), ConnectError> {
@@ -365,5 +384,41 @@ mod tests {
         std::fs::remove_file(&folder).unwrap();
         assert!(error.starts_with("the kubeconfig ") && error.contains("line"), "{error}");
         assert!(!error.contains("geheim"), "{error}");
+    }
+
+    /// The settings of a kubeconfig with these keys of the cluster and the user.
+    async fn loaded(name: &str, cluster: &str, user: &str, master: &str) -> Result<kube::Config, String> {
+        let path = std::env::temp_dir().join(format!("ccm-{name}-{}", std::process::id()));
+        let text = format!(
+            "current-context: c\nclusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let (kubeconfig, master) = (path.display().to_string(), master.to_owned());
+        let setup = load(&ConnectOptions { kubeconfig, master, ..ConnectOptions::default() }).await;
+        std::fs::remove_file(&path).unwrap();
+        setup.map(|setup| setup.config).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_file_has_no_newline_and_comes_before_an_inline_one() {
+        let path = std::env::temp_dir().join(format!("ccm-token-{}", std::process::id()));
+        let file = path.display().to_string();
+        let token = async |user: &str| {
+            let config = loaded("token-file", "server: 'https://a:1'", user, "").await?;
+            let auth = serde_json::to_value(&config.auth_info).unwrap();
+            Ok::<_, String>((auth["token"].as_str().map(str::to_owned), config.auth_info.token_file))
+        };
+        let is = |token: &str| Ok((Some(token.to_owned()), None));
+        std::fs::write(&path, " of-the-file\n").unwrap();
+        assert_eq!(token(&format!("tokenFile: '{file}'")).await, is("of-the-file"));
+        assert_eq!(token(&format!("tokenFile: '{file}', token: inline")).await, is("of-the-file"));
+        std::fs::write(&path, "\n").unwrap();
+        let error = token(&format!("tokenFile: '{file}'")).await.unwrap_err();
+        assert!(error.ends_with(&format!("the token file {file}: it is empty")), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        let error = token(&format!("tokenFile: '{file}'")).await.unwrap_err();
+        assert!(error.contains(&file), "{error}");
+        assert_eq!(token(&format!("tokenFile: '{file}', token: inline")).await, is("inline"));
     }
 }

@@ -14,8 +14,8 @@ use super::config::{ConnectOptions, Proxy, RemoteServer, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
-/// The interval at which files are read again: certificates, keys, the kubeconfig. (kube does the same with token files
-/// and `ca.crt`.)
+/// The interval at which files are read again: tokens, certificates, keys, the kubeconfig. (kube does the same with
+/// `ca.crt`.)
 const LOOK: Duration = Duration::from_secs(60);
 /// Minimum time between two reads after a 401. A credential plugin must not run for each request.
 const LOOK_AFTER_401: Duration = Duration::from_secs(5);
@@ -134,7 +134,7 @@ impl Files {
             tracing::warn!("the kubeconfig names another API server now; the one from the start stays in use");
             return;
         }
-        // A token file or a plugin may have a new token although nothing else has changed.
+        // A plugin may have a new token although nothing else has changed.
         if fingerprint(&setup) == self.current().fingerprint && !force {
             return;
         }
