@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use kube::config::{AuthInfo, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::error::{ConnectError, chain};
 
@@ -140,14 +140,8 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
     };
     let (mut config, proxy_url) = match (path, &*options.master) {
         ("", "") => (kube::Config::incluster().map_err(|error| fail(chain(&error)))?, None),
-        ("", master) => (kube::Config::new(address(master, false)?), None),
-        (path, master) => {
-            let (mut config, proxy_url) = kubeconfig(path, &options.access).await?;
-            if !master.is_empty() {
-                config.cluster_url = address(master, speaks_tls(&config))?;
-            }
-            (config, proxy_url)
-        }
+        ("", master) => (kube::Config::new(master_address(master, false)?), None),
+        (path, master) => kubeconfig(path, master, &options.access).await?,
     };
     read_token(&mut config.auth_info).map_err(&fail)?;
     if !options.access.user.is_empty() {
@@ -185,18 +179,34 @@ fn read_token(auth: &mut AuthInfo) -> Result<(), String> {
     Ok(())
 }
 
-async fn kubeconfig(path: &str, access: &Access) -> Result<(kube::Config, Option<String>), ConnectError> {
+async fn kubeconfig(
+    path: &str,
+    master: &str,
+    access: &Access,
+) -> Result<(kube::Config, Option<String>), ConnectError> {
     let fail = |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason };
-    let file = access.read(path).map_err(|error| fail(read_error(&error)))?;
+    let mut file = access.read(path).map_err(|error| fail(read_error(&error)))?;
     if !access.context.is_empty() && access.context(&file).is_none() {
         let known: Vec<&str> = file.contexts.iter().map(|context| &*context.name).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(fail(format!("--context={}: no such context; it has {known}", access.context)));
     }
-    let proxy_url = access.context(&file).and_then(|context| {
-        let named = file.clusters.iter().find(|cluster| cluster.name == context.cluster)?;
-        named.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
-    });
+    let Context { cluster, user, .. } = access.context(&file).cloned().unwrap_or_default();
+    let user = file.auth_infos.iter().find(|named| Some(&named.name) == user.as_ref());
+    let user = user.and_then(|named| named.auth_info.clone()).unwrap_or_default();
+    let cluster = file.clusters.iter_mut().find(|named| named.name == cluster).and_then(|named| named.cluster.as_mut());
+    let mut proxy_url = None;
+    if let Some(cluster) = cluster {
+        proxy_url = cluster.proxy_url.clone().filter(|url| !url.is_empty());
+        let tls = speaks_tls(cluster, &user);
+        let server = match (master, &cluster.server) {
+            ("", None) => None,
+            // The error does not quote it: it may contain a password.
+            ("", Some(server)) => Some(address(server, tls).map_err(|reason| fail(format!("server: {reason}")))?),
+            (master, _) => Some(master_address(master, tls)?),
+        };
+        cluster.server = server.map(|address| address.to_string());
+    }
     let context = Some(access.context.clone()).filter(|name| !name.is_empty());
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(file, &options).await;
@@ -215,26 +225,30 @@ fn read_error(error: &KubeconfigError) -> String {
 }
 
 /// Whether an address without scheme means https, by client-go's rule.
-fn speaks_tls(config: &kube::Config) -> bool {
-    let auth = &config.auth_info;
-    config.root_cert.is_some()
-        || config.accept_invalid_certs
-        || auth.client_certificate.is_some()
-        || auth.client_certificate_data.is_some()
+fn speaks_tls(cluster: &Cluster, user: &AuthInfo) -> bool {
+    cluster.certificate_authority.is_some()
+        || cluster.certificate_authority_data.is_some()
+        || cluster.insecure_skip_tls_verify == Some(true)
+        || user.client_certificate.is_some()
+        || user.client_certificate_data.is_some()
 }
 
-fn address(master: &str, tls: bool) -> Result<Uri, ConnectError> {
-    let fail = |reason: String| ConnectError::Master(master.to_owned(), reason);
-    let url = match master.contains("://") {
-        true => master.to_owned(),
-        false => format!("{}://{master}", if tls { "https" } else { "http" }),
+fn master_address(master: &str, tls: bool) -> Result<Uri, ConnectError> {
+    address(master, tls).map_err(|reason| ConnectError::Master(master.to_owned(), reason))
+}
+
+/// The address, with the scheme that it may lack.
+fn address(text: &str, tls: bool) -> Result<Uri, String> {
+    let url = match text.contains("://") {
+        true => text.to_owned(),
+        false => format!("{}://{text}", if tls { "https" } else { "http" }),
     };
     let example = "give something like https://10.0.0.1:6443 or https://[2001:db8::1]:6443";
-    let uri: Uri = url.parse().map_err(|error| fail(format!("not an address ({error}); {example}")))?;
+    let uri: Uri = url.parse().map_err(|error| format!("not an address ({error}); {example}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
-        (Some("http" | "https"), _) => Err(fail(format!("no host; {example}"))),
-        _ => Err(fail(format!("neither http nor https; {example}"))),
+        (Some("http" | "https"), _) => Err(format!("no host; {example}")),
+        _ => Err(format!("neither http nor https; {example}")),
     }
 }
 
@@ -331,7 +345,7 @@ mod tests {
             "https://[2001:db8::1]:6443/k8s/clusters/c-1"
         );
         for bad in ["ftp://x", "https://", "a b", "2001:db8::1"] {
-            let error = address(bad, false).unwrap_err().to_string();
+            let error = master_address(bad, false).unwrap_err().to_string();
             assert!(error.contains("--master") && error.contains("give something like"), "{bad}: {error}");
         }
     }
@@ -420,5 +434,21 @@ mod tests {
         let error = token(&format!("tokenFile: '{file}'")).await.unwrap_err();
         assert!(error.contains(&file), "{error}");
         assert_eq!(token(&format!("tokenFile: '{file}', token: inline")).await, is("inline"));
+    }
+
+    #[tokio::test]
+    async fn a_server_without_scheme_is_https_where_the_kubeconfig_has_tls() {
+        for (cluster, url) in [
+            ("server: '10.0.0.1:8080'", "http://10.0.0.1:8080/"),
+            ("server: 'localhost:8080/'", "http://localhost:8080/"),
+            ("server: '10.0.0.1:6443', insecure-skip-tls-verify: true", "https://10.0.0.1:6443/"),
+        ] {
+            let config = loaded("scheme", cluster, "", "").await.unwrap();
+            assert_eq!(config.cluster_url.to_string(), url, "{cluster}");
+        }
+        let error = loaded("scheme", "server: 'ftp://a'", "", "").await.unwrap_err();
+        assert!(error.contains(": server: neither http nor https; give something like"), "{error}");
+        let config = loaded("scheme", "server: 'ftp://a'", "", "https://b:1").await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://b:1/");
     }
 }
