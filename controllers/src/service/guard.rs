@@ -20,6 +20,7 @@ use crate::evidence::too_young;
 
 /// The time after which the hosts of a load balancer are read again.
 const SEEN_FOR: Duration = Duration::from_secs(600);
+const NO_NODE: &str = "the cluster has no node";
 
 /// The reason why a load balancer keeps its hosts, and the hosts.
 pub(super) struct Kept {
@@ -93,33 +94,33 @@ impl ServiceController {
     }
 
     /// Whether all hosts of the load balancer are nodes of the cluster, which then were taken out on purpose: a host
-    /// update to all nodes takes none away. An empty cluster shows nothing.
+    /// update to all nodes takes none away. An empty cluster shows nothing about a load balancer that exists.
     async fn hosts_are_nodes(&self, service: &Arc<Service>) -> Result<(), NotNodes> {
         let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
         let nodes = self.shared.nodes.list();
         let nodes: Arc<[NodeRef]> = nodes.into_iter().filter(|node| !foreign(node.provider_id.as_deref())).collect();
-        if nodes.is_empty() {
-            return Err(NotNodes::Unknown("the cluster has no node".into()));
+        let has_address = !service.status.load_balancer.ingress.is_empty();
+        let unknown = |reason: &str| Err(NotNodes::Unknown(reason.to_owned()));
+        if nodes.is_empty() && has_address {
+            return unknown(NO_NODE);
         }
         let (balancer, cluster) = (&self.balancer, &self.shared.cluster);
         let exists = deadline::within("GetLoadBalancer", READ_DEADLINE, balancer.get(cluster, service)).await?;
-        if exists.is_none() {
-            // An address without a load balancer is a contradiction, which a read of the past would explain.
-            return match service.status.load_balancer.ingress.is_empty() {
-                true => Ok(()),
-                false => {
-                    Err(NotNodes::Unknown("the cloud shows no load balancer, but the Service has an address".into()))
-                }
-            };
+        match (exists, has_address) {
+            (None, false) => return Ok(()),
+            // A contradiction, which a read of the past would explain.
+            (None, true) => return unknown("the cloud shows no load balancer, but the Service has an address"),
+            (Some(_), _) if nodes.is_empty() => return unknown(NO_NODE),
+            (Some(_), _) => {}
         }
         let work = self.work(service.clone(), nodes, ServiceAction::UpdateHosts);
         let observed = deadline::within("the plan", READ_DEADLINE, balancer.observe(cluster, &work)).await?;
         if observed.is_boolean() {
-            return Err(NotNodes::Unknown("the provider does not show them".into()));
+            return unknown("the provider does not show them");
         }
         let plan = balancer.plan_observed(cluster, &work, &observed)?;
         if let Some(finding) = plan.findings.iter().find(|finding| finding.severity == Severity::Error) {
-            return Err(NotNodes::Unknown(finding.message.clone()));
+            return unknown(&finding.message);
         }
         match decide::removal(&plan) {
             None => Ok(()),
