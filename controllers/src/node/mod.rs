@@ -233,7 +233,15 @@ impl NodeController {
             Lookup::Unknown(error) => return Err(self.failed(&node, SyncError::provider(&context, &error))),
         };
         let subject = Subject::node(&node.name, &node.uid);
-        let Some(written) = self.remove_taint(&node, &metadata).await? else { return Ok(Outcome::Done) };
+        let Some(written) = self.remove_taint(&node, &metadata).await? else {
+            return match self.shared.managed_node(&node.name) {
+                // A single answer said that it does not exist.
+                Some(known) if known.uid == node.uid && known.has_taint(TAINT_UNINITIALIZED) => {
+                    Err(SyncError::Retry("the API server does not find the node".to_owned()))
+                }
+                _ => Ok(Outcome::Done),
+            };
+        };
         // Thousands of nodes may wait for the write of their addresses: keep nothing else for them.
         let addresses = std::mem::take(&mut metadata.node_addresses);
         drop((node, metadata, context));

@@ -364,6 +364,16 @@ async fn a_refused_initialization_is_tried_again_with_the_taint_still_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_an_answer_calls_missing_is_initialized_while_it_is_known() {
+    let rig = Rig::new("").await;
+    let fault = rig.faults().add(Fault::status(404).on(Match::on("patch", "nodes").subresource("")).times(3));
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.until_node("a", "initialized", initialized).await;
+    assert_eq!(rig.faults().fired(fault), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_new_nodes_are_few_questions_to_the_cloud() {
     let rig = Rig::new("").await;
     let manager = rig.start(&[NODES]).await;
