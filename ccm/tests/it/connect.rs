@@ -77,7 +77,7 @@ mod real_apiserver {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_master_with_a_path_overrides_the_kubeconfig_and_its_path_begins_every_request() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
-        let address = prefixing(&bed.url, &bed.ca_pem, "/k8s/clusters/c-1").await;
+        let address = prefixing(&bed.url, &bed.ca_pem, "/k8s/clusters/c-1", &bed.token).await;
         let folder = tempfile::tempdir().unwrap();
         let config = Kubeconfig::of(bed).server("https://127.0.0.1:1");
         for end in ["", "/"] {

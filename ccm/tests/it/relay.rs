@@ -91,10 +91,11 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
 
 /// A server without TLS that accepts only requests with a path prefix, removes it, and forwards them over TLS, one per
 /// connection: like the proxies of Rancher and others in front of API servers.
-pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> SocketAddr {
+pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str, token: &str) -> SocketAddr {
     use rustls_pki_types::pem::PemObject as _;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, target) = (listener.local_addr().unwrap(), authority(url));
+    let headers = format!("\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n");
     let mut roots = rustls::RootCertStore::empty();
     roots.add(rustls_pki_types::CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -102,7 +103,7 @@ pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> 
     let tls = tokio_rustls::TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let (tls, target) = (tls.clone(), target.clone());
+            let (tls, target, headers) = (tls.clone(), target.clone(), headers.clone());
             tokio::spawn(async move {
                 let mut client = BufReader::new(client);
                 let head = head(&mut client).await?;
@@ -110,7 +111,7 @@ pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> 
                     let answer = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
                     return client.write_all(answer.as_bytes()).await.ok();
                 };
-                let rest = path.strip_prefix(prefix)?.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+                let rest = path.strip_prefix(prefix)?.replacen("\r\n", &headers, 1);
                 let server = TcpStream::connect(&target).await.ok()?;
                 let host = target.split(':').next()?.to_owned().try_into().ok()?;
                 let mut server = tls.connect(host, server).await.ok()?;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::process::Process;
 
@@ -21,10 +22,18 @@ fn assert_none(text: &str, place: &str) {
 
 /// A server that rejects every request. Ends with the process of the test.
 fn refusing() -> String {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let tls = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut stream = rustls::StreamOwned::new(tls, stream);
             std::thread::spawn(move || {
                 let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
                 let mut request = [0; 4096];
@@ -37,7 +46,7 @@ fn refusing() -> String {
             });
         }
     });
-    format!("http://{address}")
+    format!("https://{address}")
 }
 
 struct Case {
@@ -102,7 +111,8 @@ fn no_secret_is_printed_whatever_goes_wrong() {
             let kubeconfig = folder.path().join(format!("{number}.kubeconfig"));
             let cloud = folder.path().join(format!("{number}.yaml"));
             let text = format!(
-                "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{}'}}}}]\n\
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 clusters: [{{name: c, cluster: {{server: '{}', insecure-skip-tls-verify: true}}}}]\n\
                  contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers:\n- name: u\n  user: {{{}}}\n",
                 case.server, case.user
             );

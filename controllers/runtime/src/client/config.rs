@@ -143,6 +143,9 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         ("", master) => (kube::Config::new(master_address(master, false)?), None),
         (path, master) => kubeconfig(path, master, &options.access).await?,
     };
+    if config.cluster_url.scheme_str() == Some("http") {
+        config.auth_info = without_credentials(config.auth_info);
+    }
     read_token(&mut config.auth_info).map_err(&fail)?;
     if !options.access.user.is_empty() {
         config.auth_info.impersonate = Some(options.access.user.clone());
@@ -163,6 +166,12 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         (Some(_), path) => format!("the certificate-authority in the kubeconfig {path}"),
     };
     Ok(Setup { config, proxy, trust })
+}
+
+/// Whom to impersonate, and no more: client-go sends credentials only over TLS.
+fn without_credentials(auth: AuthInfo) -> AuthInfo {
+    let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = auth;
+    AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, ..AuthInfo::default() }
 }
 
 /// Replaces a token file by its token. kube would send the newline that many files end with, and prefer an inline token,
@@ -450,5 +459,20 @@ mod tests {
         assert!(error.contains(": server: neither http nor https; give something like"), "{error}");
         let config = loaded("scheme", "server: 'ftp://a'", "", "https://b:1").await.unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://b:1/");
+    }
+
+    #[tokio::test]
+    async fn no_credentials_go_to_a_server_without_tls() {
+        let sent = async |server: &str, user: &str, master: &str| {
+            let config = loaded("plain", &format!("server: '{server}'"), user, master).await.unwrap();
+            serde_json::to_value(&config.auth_info).unwrap()
+        };
+        let jane = serde_json::json!({"as": "jane", "as-groups": ["dev"]});
+        for user in ["token: t", "username: u, password: p", "tokenFile: /nonexistent", "exec: {command: /nonexistent}"] {
+            let user = format!("{user}, as: jane, as-groups: [dev]");
+            assert_eq!(sent("http://a:1", &user, "").await, jane, "{user}");
+            assert_eq!(sent("https://a:1", &user, "http://a:1").await, jane, "{user}");
+        }
+        assert_eq!(sent("http://a:1", "token: t", "https://a:1").await, serde_json::json!({"token": "t"}));
     }
 }

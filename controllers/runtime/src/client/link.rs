@@ -213,7 +213,7 @@ mod tests {
         let write = |port: u16, token: &str| {
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-                 clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n\
                  users: [{{name: u, user: {{token: {token}}}}}]\n"
             );
             std::fs::write(&path, text).unwrap();

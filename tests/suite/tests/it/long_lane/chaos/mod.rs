@@ -138,7 +138,7 @@ async fn whatever_fails_all_is_well_within_a_minute_and_nothing_that_lives_is_de
     chaos.end().await;
 
     for name in [USERS[2], USERS[3]] {
-        let cluster = json!({"server": format!("http://{}", proxy.address)});
+        let cluster = json!({"server": format!("http://{}/{name}", proxy.address)});
         chaos.replicas.push(Replica::start(&rig, name, cluster, None).await);
     }
     chaos.settle("two other replicas").await;

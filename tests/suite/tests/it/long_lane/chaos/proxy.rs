@@ -25,7 +25,8 @@ pub(super) enum Fault {
     Refusing,
 }
 
-/// Accepts plain HTTP, one request per connection, and forwards it over TLS.
+/// Accepts plain HTTP, one request per connection, and forwards it over TLS with the token that its path begins with:
+/// without TLS the program sends none.
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     fault: Arc<watch::Sender<Fault>>,
@@ -76,6 +77,9 @@ async fn request(
     mut luck: StdRng,
 ) -> Option<()> {
     let head = head(&mut client).await?;
+    let (method, path) = head.split_once(" /")?;
+    let (token, path) = path.split_once('/')?;
+    let headers = format!("\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n");
     let is_watch = head.lines().next()?.contains("watch=");
     match fault {
         Fault::Lossy if luck.random_bool(0.2) => return None,
@@ -94,7 +98,7 @@ async fn request(
     }
     let server = TcpStream::connect(upstream).await.ok()?;
     let mut server = tls.connect("127.0.0.1".try_into().unwrap(), server).await.ok()?;
-    server.write_all(head.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()).await.ok()?;
+    server.write_all(format!("{method} /{path}").replacen("\r\n", &headers, 1).as_bytes()).await.ok()?;
     let cut = (fault == Fault::CutWatches && is_watch) || (fault == Fault::Lossy && luck.random_bool(0.3));
     if !cut {
         return copy_bidirectional(&mut client, &mut server).await.ok().map(drop);
