@@ -5,6 +5,8 @@ use std::time::Duration;
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 
 use super::error::{ConnectError, chain};
 
@@ -151,6 +153,15 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         config.auth_info.impersonate = Some(options.access.user.clone());
         config.auth_info.impersonate_groups = Some(options.access.groups.clone());
     }
+    if let Some(authorities) = &mut config.root_cert {
+        // Go skips what it cannot parse.
+        authorities.retain(|der| RootCertStore::empty().add(CertificateDer::from(&**der)).is_ok());
+        if authorities.is_empty() {
+            return Err(fail("the certificate-authority has no certificate that can be read".to_owned()));
+        }
+    }
+    // The file is read again with the others. kube would refuse what is left out here.
+    config.root_cert_file = None;
     // Retries are done here: kube's policy waits for up to 1000 s and repeats writes.
     config.default_retry = false;
     config.disable_compression = true;
@@ -474,5 +485,19 @@ mod tests {
             assert_eq!(sent("https://a:1", &user, "http://a:1").await, jane, "{user}");
         }
         assert_eq!(sent("http://a:1", "token: t", "https://a:1").await, serde_json::json!({"token": "t"}));
+    }
+
+    #[tokio::test]
+    async fn certificates_of_a_bundle_that_cannot_be_read_are_left_out() {
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let server = ccm_cloudsim::core::silence::Silence::start("h2", "{}").await.unwrap();
+        let path = std::env::temp_dir().join(format!("ccm-bundle-{}", std::process::id()));
+        let cluster = format!("server: 'https://a:1', certificate-authority: '{}'", path.display());
+        std::fs::write(&path, format!("{broken}{}", server.certificate())).unwrap();
+        assert_eq!(loaded("authority", &cluster, "", "").await.unwrap().root_cert.unwrap().len(), 1);
+        std::fs::write(&path, broken).unwrap();
+        let error = loaded("authority", &cluster, "", "").await.unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains("has no certificate that can be read"), "{error}");
     }
 }

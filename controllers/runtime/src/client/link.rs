@@ -14,8 +14,7 @@ use super::config::{ConnectOptions, Proxy, RemoteServer, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
-/// The interval at which files are read again: tokens, certificates, keys, the kubeconfig. (kube does the same with
-/// `ca.crt`.)
+/// The interval at which files are read again: tokens, certificates, keys, the kubeconfig.
 const LOOK: Duration = Duration::from_secs(60);
 /// Minimum time between two reads after a 401. A credential plugin must not run for each request.
 const LOOK_AFTER_401: Duration = Duration::from_secs(5);
