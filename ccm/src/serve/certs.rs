@@ -3,6 +3,7 @@
 //! Rules of `k8s.io/apiserver/pkg/server/dynamiccertificates` and `k8s.io/client-go/util/cert`.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,11 +12,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use rustls::InconsistentKeys;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::config::{CertificateSource, KeyPairFiles, Serving, SniPair};
 use super::identity;
@@ -186,15 +189,18 @@ fn certified(pem: &Pem, from: &str, provider: &CryptoProvider) -> Result<Arc<Cer
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem.certificate)
         .collect::<Result<_, _>>()
         .map_err(|error| format!("{from}: not a certificate in PEM: {error}"))?;
-    if chain.is_empty() {
-        return Err(format!("{from}: there is no certificate in this file"));
-    }
+    let leaf = chain.first().ok_or_else(|| format!("{from}: there is no certificate in this file"))?;
     // The error must not contain the key, which is a secret.
     let key = PrivateKeyDer::from_pem_slice(&pem.key)
         .map_err(|_| format!("the key of {from}: there is no private key in PEM in this file"))?;
-    CertifiedKey::from_der(chain, key, provider)
-        .map(Arc::new)
-        .map_err(|error| format!("invalid serving cert keypair: {from}: {error}"))
+    let invalid = |error: &dyn Display| format!("invalid serving cert keypair: {from}: {error}");
+    let key = provider.key_provider.load_private_key(key).map_err(|error| invalid(&error))?;
+    // rustls compares the keys too, but parses no certificates of version 1, as `openssl x509 -req` makes them.
+    let (_, parsed) = X509Certificate::from_der(leaf).map_err(|error| invalid(&error))?;
+    if key.public_key().is_some_and(|public| public.as_ref() != parsed.tbs_certificate.subject_pki.raw) {
+        return Err(invalid(&rustls::Error::from(InconsistentKeys::KeyMismatch)));
+    }
+    Ok(Arc::new(CertifiedKey::new(chain, key)))
 }
 
 fn read_pair(files: &KeyPairFiles) -> Result<Pem, String> {
@@ -281,4 +287,30 @@ fn self_signed(serving: &Serving) -> Result<Pem, String> {
     let key = key.map_err(fail)?;
     let certificate = params.self_signed(&key).map_err(fail)?;
     Ok(Pem { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_version_1_is_served_with_its_own_key() {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let pair = |certificate: &[u8], key: &[u8]| {
+            let pem = Pem { certificate: certificate.to_vec(), key: key.to_vec() };
+            certified(&pem, "file", &provider).map(drop)
+        };
+        // Of `openssl x509 -req`, with its key.
+        let first = include_bytes!("tests/version1.pem");
+        let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let (other, other_key) = (other.cert.pem(), other.signing_key.serialize_pem());
+        assert_eq!(pair(first, first), Ok(()));
+        assert_eq!(pair(other.as_bytes(), other_key.as_bytes()), Ok(()));
+        for (certificate, key) in [(&first[..], other_key.as_bytes()), (other.as_bytes(), first)] {
+            let error = pair(certificate, key).unwrap_err();
+            assert!(error.starts_with("invalid serving cert keypair: file: ") && error.contains("KeyMismatch"), "{error}");
+        }
+        let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(pair(none.as_bytes(), first).unwrap_err().starts_with("invalid serving cert keypair: file: "));
+    }
 }
