@@ -37,6 +37,8 @@ const SILENCE: Duration = Duration::from_secs(150);
 /// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because a
 /// restored cluster is not seen before the pause and [`BELIEVE_OLDER_AFTER`] are over.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(10));
+/// The maximum while the server could never be reached: all work waits for the first list.
+const LONGEST_UNREACHED: Duration = Duration::from_secs(2);
 /// The longest pause that a server may request: a store that waits longer counts as stuck.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The time for which a server with an older version than the last seen one is ignored: a single lagging API server
@@ -180,6 +182,9 @@ impl<T: Cached> Reflector<T> {
                 }
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");
+                    if self.listed.is_none() && matches!(error, ApiError::Transport(_)) {
+                        self.backoff = self.backoff.min(LONGEST_UNREACHED);
+                    }
                     let lists_alone = (self.blind > BLIND).then_some(LIST_ALONE_EVERY);
                     self.pause(error.retry_after().map(|wait| wait.min(LONGEST_PAUSE)).or(lists_alone)).await;
                 }

@@ -381,6 +381,17 @@ async fn a_proxy_that_ends_idle_watches_delays_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_was_never_reached_is_tried_every_few_seconds() {
+    let bench = Bench::new(Options::default(), 3);
+    bench.down.store(true, Ordering::SeqCst);
+    tokio::time::sleep(MINUTE).await;
+    let [tried, ..] = bench.asked();
+    assert!((15..=35).contains(&tried), "{tried} times");
+    bench.down.store(false, Ordering::SeqCst);
+    bench.until_same(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_whose_watch_is_put_off_for_ever_is_not_current() {
     let bench = Bench::new(Options::default(), 3);
     bench.until_same(MINUTE).await;
