@@ -14,6 +14,7 @@
 //! * [`renewed`]: tokens that are renewed before they end.
 //! * [`refused`]: calls that are refused because of some of their objects.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
+//! * `tls`: verification of servers, behind the feature of that name. The core uses it too.
 //! * [`balancer`]: the engine of load balancers.
 //! * [`fit()`]: members of a set that the cloud limits.
 //! * [`Glob`]: `*` and `?` patterns over whole strings.
@@ -39,6 +40,8 @@ pub mod refused;
 pub mod renewed;
 pub mod routes;
 pub mod snapshot;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use batch::{Batcher, Bulk, Interrupted, Limits};
 pub use cluster::Cluster;

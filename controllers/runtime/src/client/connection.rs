@@ -4,8 +4,10 @@
 //! detect a dead peer while a watch is idle.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_kit::tls::Verifier;
 use http::Uri;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy;
@@ -13,7 +15,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use tower::ServiceExt as _;
 
 use super::config::Proxy;
@@ -160,10 +163,9 @@ fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
 
 /// TLS with the server of this name, over connections to its address.
 fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Result<Dial, ConnectError> {
-    let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
     let name = name.trim_matches(['[', ']']).to_owned();
     let builder = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config().map_err(setup)?)
+        .with_tls_config(client_config(config)?)
         .https_or_http()
         .with_server_name_resolver(move |_: &Uri| ServerName::try_from(name.clone()));
     Ok(match versions {
@@ -172,11 +174,27 @@ fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Res
     })
 }
 
+fn client_config(config: &kube::Config) -> Result<ClientConfig, ConnectError> {
+    let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
+    let mut client = config.rustls_client_config().map_err(setup)?;
+    if let (Some(authorities), false) = (&config.root_cert, config.accept_invalid_certs) {
+        let trusted: Vec<CertificateDer<'static>> = authorities.iter().cloned().map(CertificateDer::from).collect();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let verifier = Verifier::new(roots, trusted, client.crypto_provider());
+        let verifier = verifier.map_err(|error| ConnectError::Setup(error.to_string()))?;
+        client.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
+    Ok(client)
+}
+
 #[cfg(test)]
 mod tests {
     use ccm_cloudsim::core::silence::Silence;
-    use rustls::pki_types::CertificateDer;
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use rustls::pki_types::PrivateKeyDer;
     use rustls::pki_types::pem::PemObject as _;
+    use rustls::{ClientConnection, ServerConfig, ServerConnection};
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
@@ -215,6 +233,59 @@ mod tests {
             assert!(began.elapsed() < long, "{:?}", began.elapsed());
             assert_eq!(server.connections(), 2);
         }
+    }
+
+    /// A handshake in memory with a server that has this certificate.
+    fn handshake(client: ClientConfig, certificate: &CertificateDer<'static>, key: &KeyPair) -> Result<(), rustls::Error> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let server = server.with_no_client_auth().with_single_cert(vec![certificate.clone()], key)?;
+        let mut server = ServerConnection::new(Arc::new(server))?;
+        let mut client = ClientConnection::new(Arc::new(client), "127.0.0.1".try_into().unwrap())?;
+        while client.is_handshaking() || server.is_handshaking() {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            client.write_tls(&mut there).unwrap();
+            server.read_tls(&mut &*there).unwrap();
+            server.process_new_packets()?;
+            server.write_tls(&mut back).unwrap();
+            client.read_tls(&mut &*back).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    /// Such certificates are made by `openssl req -x509`, or handed out without that of their issuer; Go accepts them.
+    #[test]
+    fn a_server_may_show_the_very_certificate_that_is_trusted() {
+        let (key, other_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let params = |name: &str, is_ca| {
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = is_ca;
+            params
+        };
+        let authority = || IsCa::Ca(BasicConstraints::Unconstrained);
+        let other = Issuer::new(params("other", authority()), &other_key);
+        let signed_by_itself = |name| params(name, authority()).self_signed(&key).unwrap().der().clone();
+        let signed_by_another = |name| params(name, IsCa::NoCa).signed_by(&key, &other).unwrap().der().clone();
+        let trusting = |certificate: &CertificateDer<'_>| {
+            let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+            config.root_cert = Some(vec![certificate.to_vec()]);
+            config
+        };
+        for certificate in [signed_by_itself("127.0.0.1"), signed_by_another("127.0.0.1")] {
+            let config = trusting(&certificate);
+            handshake(client_config(&config).unwrap(), &certificate, &key).unwrap();
+            // kube's own configuration.
+            handshake(config.rustls_client_config().unwrap(), &certificate, &key).unwrap_err();
+        }
+        for certificate in [signed_by_itself("127.0.0.2"), signed_by_another("127.0.0.2")] {
+            let client = client_config(&trusting(&certificate)).unwrap();
+            handshake(client, &certificate, &key).unwrap_err();
+        }
+        let client = client_config(&trusting(&signed_by_itself("127.0.0.1"))).unwrap();
+        handshake(client, &signed_by_another("127.0.0.1"), &key).unwrap_err();
     }
 
     #[test]

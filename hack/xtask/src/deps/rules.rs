@@ -82,7 +82,7 @@ pub(crate) const RULES: &[Rule] = &[
     provider("ccm-provider-fake", "providers/fake"),
     provider("ccm-provider-gce", "providers/gce"),
     provider("ccm-provider-openstack", "providers/openstack"),
-    library("ccm-runtime", "controllers/runtime", &["ccm-provider"], &[EDGE]),
+    library("ccm-runtime", "controllers/runtime", &["ccm-provider", "ccm-kit"], &[EDGE]),
     // All I/O of the controllers goes through the runtime and the contract, which makes them testable.
     library("ccm-controllers", "controllers", &["ccm-provider", "ccm-runtime"], &[KUBE, HTTP, EDGE]),
     Rule {

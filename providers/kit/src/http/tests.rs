@@ -313,15 +313,19 @@ async fn certificates_are_chosen_by_the_settings() {
     assert!(problem.starts_with(&format!("{path:?}: ")), "{problem}");
 }
 
-/// `openssl req -x509` creates such certificates, and Go programs accept them.
+/// `openssl req -x509` creates such certificates, or the issuer is not trusted. Go programs accept both.
 #[tokio::test]
 async fn a_server_may_show_the_very_certificate_that_is_trusted_if_it_is_valid_for_it() {
-    for (name, end, works) in [("127.0.0.1", 2195, true), ("127.0.0.2", 2195, false), ("127.0.0.1", 2015, false)] {
+    let cases = [("127.0.0.1", 2195, true), ("127.0.0.2", 2195, false), ("127.0.0.1", 2015, false)];
+    for ((name, end, works), by_itself) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
         let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        if by_itself {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
         (params.not_before, params.not_after) = (rcgen::date_time_ymd(2014, 1, 1), rcgen::date_time_ymd(end, 1, 1));
         let key = rcgen::KeyPair::generate().unwrap();
-        let made = params.self_signed(&key).unwrap();
+        let issuer = rcgen::Issuer::new(rcgen::CertificateParams::default(), rcgen::KeyPair::generate().unwrap());
+        let made = if by_itself { params.self_signed(&key) } else { params.signed_by(&key, &issuer) }.unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let secret = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -332,7 +336,7 @@ async fn a_server_may_show_the_very_certificate_that_is_trusted_if_it_is_valid_f
         let pem = made.pem();
         let client = client_of(&[], Tls { authorities_pem: Some(&pem), ..Tls::default() }).unwrap();
         let answer = client.send(request()).await;
-        assert_eq!(answer.is_ok(), works, "{name} until {end}: {answer:?}");
+        assert_eq!(answer.is_ok(), works, "{name} until {end}, by itself: {by_itself}: {answer:?}");
         let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
         let client = client_of(&[], Tls { authorities_pem: Some(&other), ..Tls::default() }).unwrap();
         client.send(request()).await.unwrap_err();

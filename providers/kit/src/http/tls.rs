@@ -2,17 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WantsClientCert, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use super::environment::{HOST, bundle, of_host, roots};
+use crate::tls::Verifier;
 
 /// The prefix of errors about [`Tls::authorities_pem`]; errors about a file begin with its path in quotes.
 pub const PEM_TEXT: &str = "PEM text: ";
@@ -51,19 +47,22 @@ impl Tls<'_> {
                 .with_safe_default_protocol_versions()
                 .map_err(|error| format!("TLS: {error}"))
         };
-        let verifying = |trusted| {
-            let verifier = Verifier { algorithms: provider.signature_verification_algorithms, trusted };
+        let verifying = |verifier: Verifier| {
             Ok::<_, String>(builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier)))
         };
+        let trusting = |roots: RootCertStore, pem: &[u8]| {
+            let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+            verifying(Verifier::new(roots, certificates, &provider).map_err(|error| format!("TLS: {error}"))?)
+        };
         let builder = match (self.insecure, self.authorities, self.authorities_pem) {
-            (true, ..) => verifying(None)?,
+            (true, ..) => verifying(Verifier::of_anybody(&provider))?,
             (_, Some(path), _) => {
                 let (roots, pem) = bundle(path).map_err(|why| format!("{path:?}: {why}"))?;
-                verifying(Some(Trusted::new(roots, &pem, &provider)?))?
+                trusting(roots, &pem)?
             }
             (_, None, Some(pem)) => {
                 let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
-                verifying(Some(Trusted::new(roots, pem.as_bytes(), &provider)?))?
+                trusting(roots, pem.as_bytes())?
             }
             (_, None, None) => builder()?.with_root_certificates(TRUSTED_BY_HOST.clone()),
         };
@@ -79,75 +78,5 @@ impl Tls<'_> {
         // The error of the parser contains no contents of the file.
         let parsed = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{key:?}: {error}"))?;
         builder.with_client_auth_cert(chain, parsed).map_err(|error| format!("{certificate:?} with {key:?}: {error}"))
-    }
-}
-
-/// Verifies signatures, and server certificates unless any is trusted.
-#[derive(Debug)]
-struct Verifier {
-    algorithms: WebPkiSupportedAlgorithms,
-    /// `None`: any certificate is trusted.
-    trusted: Option<Trusted>,
-}
-
-/// The certificates of a PEM text.
-///
-/// The default verifier rejects a server certificate that is itself a CA certificate, as `openssl req -x509` creates
-/// it. Go programs accept it if it is in the list of trusted certificates.
-#[derive(Debug)]
-struct Trusted {
-    usual: Arc<WebPkiServerVerifier>,
-    certificates: Vec<CertificateDer<'static>>,
-}
-
-impl Trusted {
-    fn new(roots: RootCertStore, pem: &[u8], provider: &Arc<CryptoProvider>) -> Result<Self, String> {
-        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-        let usual = usual.map_err(|error| format!("TLS: {error}"))?;
-        let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
-        Ok(Self { usual, certificates })
-    }
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let Some(Trusted { usual, certificates }) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
-        match usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // An expired certificate has another error.
-            Err(Error::InvalidCertificate(CertificateError::Other(_))) if certificates.contains(end_entity) => {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            answer => answer,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
     }
 }
