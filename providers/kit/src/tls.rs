@@ -1,13 +1,14 @@
-//! Verification of the certificates of servers.
+//! Verification of the certificates of servers, and client certificates.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{ResolvesClientCert, VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CertificateError, DigitallySignedStruct, Error, InconsistentKeys, RootCertStore, SignatureScheme};
 
 /// Verifies signatures, and server certificates unless any is trusted.
 ///
@@ -39,6 +40,30 @@ impl Verifier {
     /// Trusts any certificate.
     pub fn of_anybody(provider: &CryptoProvider) -> Self {
         Self { algorithms: provider.signature_verification_algorithms, usual: None, trusted: Vec::new() }
+    }
+}
+
+/// A client certificate with its key.
+///
+/// rustls compares the two, but parses no certificates of version 1, as `openssl x509 -req` makes them: the server is
+/// left to judge those.
+///
+/// # Errors
+///
+/// The key or the certificate cannot be read, or they do not belong together.
+pub fn identity(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<Arc<dyn ResolvesClientCert>, Error> {
+    let pair = CertifiedKey::new(chain, provider.key_provider.load_private_key(key)?);
+    match pair.keys_match() {
+        Ok(())
+        | Err(
+            Error::InconsistentKeys(InconsistentKeys::Unknown)
+            | Error::InvalidCertificate(CertificateError::Other(_)),
+        ) => Ok(Arc::new(SingleCertAndKey::from(pair))),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,12 +1,19 @@
 //! Builds the connection settings from flags and environment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::ExposeSecret as _;
 
 use super::error::{ConnectError, chain};
 
@@ -109,11 +116,49 @@ impl Setup {
 
 /// Settings of a connection.
 pub(super) struct Setup {
-    /// Address, TLS and credentials, but not the proxy.
+    /// Address, TLS and credentials, but neither the client certificate nor the proxy.
     pub(super) config: kube::Config,
+    pub(super) identity: Option<Identity>,
     pub(super) proxy: Option<Proxy>,
     /// The source of the trusted certificates, for error messages.
     pub(super) trust: String,
+}
+
+/// A client certificate with its key, in PEM.
+#[derive(Hash)]
+pub(super) struct Identity {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Identity {
+    /// Takes it out of the settings: kube refuses certificates of version 1, which Go takes.
+    fn take(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
+        let certificate = pem("client-certificate", auth.client_certificate_data.take(), auth.client_certificate.take())?;
+        let key = auth.client_key_data.take().map(|key| key.expose_secret().to_owned());
+        match (certificate, pem("client-key", key, auth.client_key.take())?) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
+            _ => Err("of client-certificate and client-key only one is given".to_owned()),
+        }
+    }
+
+    /// What presents it to servers. The error has no contents of the key.
+    pub(super) fn resolver(&self, provider: &CryptoProvider) -> Result<Arc<dyn ResolvesClientCert>, String> {
+        let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<Result<_, _>>();
+        let chain = chain.map_err(|error| format!("client-certificate: not a certificate in PEM: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| "client-key: no private key in PEM".to_owned())?;
+        ccm_kit::tls::identity(chain, key, provider).map_err(|error| format!("client-certificate and client-key: {error}"))
+    }
+}
+
+/// What a key of the kubeconfig with the ending `-data` has in base64, else the contents of the file.
+fn pem(what: &str, data: Option<String>, file: Option<String>) -> Result<Option<Vec<u8>>, String> {
+    match (data.filter(|data| !data.is_empty()), file.filter(|file| !file.is_empty())) {
+        (Some(data), _) => BASE64.decode(data).map(Some).map_err(|_| format!("{what}-data is not base64")),
+        (None, Some(file)) => std::fs::read(&file).map(Some).map_err(|error| format!("{what} {file}: {error}")),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A proxy and the credentials for it.
@@ -149,6 +194,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         config.auth_info = without_credentials(config.auth_info);
     }
     read_token(&mut config.auth_info).map_err(&fail)?;
+    let identity = Identity::take(&mut config.auth_info).map_err(&fail)?;
     if !options.access.user.is_empty() {
         config.auth_info.impersonate = Some(options.access.user.clone());
         config.auth_info.impersonate_groups = Some(options.access.groups.clone());
@@ -176,7 +222,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
         (Some(_), "") => "the certificate authority of the service account (ca.crt)".to_owned(),
         (Some(_), path) => format!("the certificate-authority in the kubeconfig {path}"),
     };
-    Ok(Setup { config, proxy, trust })
+    Ok(Setup { config, identity, proxy, trust })
 }
 
 /// Whom to impersonate, and no more: client-go sends credentials only over TLS.
@@ -499,5 +545,27 @@ mod tests {
         let error = loaded("authority", &cluster, "", "").await.unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(error.contains("has no certificate that can be read"), "{error}");
+    }
+
+    #[test]
+    fn a_client_certificate_of_version_1_is_taken_as_it_is() {
+        // Of `openssl x509 -req`, with its key.
+        let first = include_bytes!("../../../../ccm/src/serve/tests/version1.pem");
+        let data = BASE64.encode(first);
+        let mut auth = AuthInfo {
+            client_certificate_data: Some(data.clone()),
+            client_key_data: Some(data.into()),
+            ..AuthInfo::default()
+        };
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let identity = Identity::take(&mut auth).unwrap().unwrap();
+        identity.resolver(&provider).unwrap();
+        assert_eq!(serde_json::to_value(&auth).unwrap(), serde_json::json!({}));
+        let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let other = Identity { certificate: other.cert.pem().into(), key: first.to_vec() };
+        let error = other.resolver(&provider).unwrap_err();
+        assert!(error.contains("KeyMismatch"), "{error}");
+        auth.client_certificate_data = Some(BASE64.encode(first));
+        assert!(Identity::take(&mut auth).is_err());
     }
 }

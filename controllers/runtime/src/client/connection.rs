@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tower::ServiceExt as _;
 
-use super::config::Proxy;
+use super::config::{Identity, Proxy};
 use super::dial::{Dial, boxed, each_address, one_for_all, system};
 use super::error::{ConnectError, explain};
 
@@ -38,23 +38,30 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 /// Flow-control window of a connection: two unread lists leave capacity for the lease.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
+/// The address and TLS of a server, and the client certificate for it.
+pub(super) struct Server<'a> {
+    pub(super) config: &'a kube::Config,
+    pub(super) identity: Option<&'a Identity>,
+}
+
 /// Sends requests over one pool of connections. Clones share the pool.
 pub(super) type Pool = legacy::Client<Dial, Body>;
 /// A pool for the address, TLS and client certificate of a configuration. Makes no connection yet.
-pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool, ConnectError> {
-    pool_with(config, proxy, &Health::from(|name| std::env::var(name).ok()))
+pub(super) fn pool(server: &Server<'_>, proxy: Option<&Proxy>) -> Result<Pool, ConnectError> {
+    pool_with(server, proxy, &Health::from(|name| std::env::var(name).ok()))
 }
 
-fn pool_with(config: &kube::Config, proxy: Option<&Proxy>, health: &Health) -> Result<Pool, ConnectError> {
+fn pool_with(server: &Server<'_>, proxy: Option<&Proxy>, health: &Health) -> Result<Pool, ConnectError> {
+    let config = server.config;
     let name = config.tls_server_name.as_deref();
     if let Some(name) = name.filter(|name| ServerName::try_from(*name).is_err()) {
         let text = format!("tls-server-name {name:?} is neither a DNS name nor an IP address");
         return Err(ConnectError::Setup(text));
     }
     let name = name.or(config.cluster_url.host()).unwrap_or_default();
-    let secured = |dial| tls(config, name, dial, Versions::from_env());
+    let secured = |dial| tls(server, name, dial, Versions::from_env());
     let dial = one_for_all(match proxy {
-        Some(proxy) => secured(through(proxy, config)?)?,
+        Some(proxy) => secured(through(proxy, server)?)?,
         None => each_address(secured(boxed(tcp()))?, system),
     });
     let limited = tower::service_fn(move |target: Uri| {
@@ -137,7 +144,7 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
+fn through(proxy: &Proxy, server: &Server<'_>) -> Result<Dial, ConnectError> {
     let Proxy { address, authorization, user, .. } = proxy;
     Ok(match address.scheme_str() {
         Some("socks5" | "socks5h") => {
@@ -150,7 +157,7 @@ fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
         scheme => {
             let mut dial = boxed(tcp());
             if scheme == Some("https") {
-                dial = tls(config, address.host().unwrap_or_default(), dial, Versions::Http1)?;
+                dial = tls(server, address.host().unwrap_or_default(), dial, Versions::Http1)?;
             }
             let tunnel = Tunnel::new(address.clone(), each_address(dial, system));
             boxed(match authorization.clone() {
@@ -162,10 +169,10 @@ fn through(proxy: &Proxy, config: &kube::Config) -> Result<Dial, ConnectError> {
 }
 
 /// TLS with the server of this name, over connections to its address.
-fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Result<Dial, ConnectError> {
+fn tls(server: &Server<'_>, name: &str, dial: Dial, versions: Versions) -> Result<Dial, ConnectError> {
     let name = name.trim_matches(['[', ']']).to_owned();
     let builder = HttpsConnectorBuilder::new()
-        .with_tls_config(client_config(config)?)
+        .with_tls_config(client_config(server)?)
         .https_or_http()
         .with_server_name_resolver(move |_: &Uri| ServerName::try_from(name.clone()));
     Ok(match versions {
@@ -174,7 +181,7 @@ fn tls(config: &kube::Config, name: &str, dial: Dial, versions: Versions) -> Res
     })
 }
 
-fn client_config(config: &kube::Config) -> Result<ClientConfig, ConnectError> {
+fn client_config(&Server { config, identity }: &Server<'_>) -> Result<ClientConfig, ConnectError> {
     let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
     let mut client = config.rustls_client_config().map_err(setup)?;
     if let (Some(authorities), false) = (&config.root_cert, config.accept_invalid_certs) {
@@ -184,6 +191,10 @@ fn client_config(config: &kube::Config) -> Result<ClientConfig, ConnectError> {
         let verifier = Verifier::new(roots, trusted, client.crypto_provider());
         let verifier = verifier.map_err(|error| ConnectError::Setup(error.to_string()))?;
         client.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
+    if let Some(identity) = identity {
+        let resolver = identity.resolver(client.crypto_provider()).map_err(ConnectError::Setup)?;
+        client.client_auth_cert_resolver = resolver;
     }
     Ok(client)
 }
@@ -208,7 +219,7 @@ mod tests {
             let authority = CertificateDer::from_pem_slice(server.certificate().as_bytes()).unwrap();
             let mut config = kube::Config::new(server.url().parse().unwrap());
             config.root_cert = Some(vec![authority.to_vec()]);
-            let pool = pool_with(&config, None, &health).unwrap();
+            let pool = pool_with(&Server { config: &config, identity: None }, None, &health).unwrap();
             let ask = async |path: &str| {
                 let request = http::Request::get(format!("{}{path}", server.url())).body(Body::empty()).unwrap();
                 timeout(long, pool.request(request)).await
@@ -274,17 +285,17 @@ mod tests {
             config.root_cert = Some(vec![certificate.to_vec()]);
             config
         };
+        let client_of = |config: &kube::Config| client_config(&Server { config, identity: None }).unwrap();
         for certificate in [signed_by_itself("127.0.0.1"), signed_by_another("127.0.0.1")] {
             let config = trusting(&certificate);
-            handshake(client_config(&config).unwrap(), &certificate, &key).unwrap();
+            handshake(client_of(&config), &certificate, &key).unwrap();
             // kube's own configuration.
             handshake(config.rustls_client_config().unwrap(), &certificate, &key).unwrap_err();
         }
         for certificate in [signed_by_itself("127.0.0.2"), signed_by_another("127.0.0.2")] {
-            let client = client_config(&trusting(&certificate)).unwrap();
-            handshake(client, &certificate, &key).unwrap_err();
+            handshake(client_of(&trusting(&certificate)), &certificate, &key).unwrap_err();
         }
-        let client = client_config(&trusting(&signed_by_itself("127.0.0.1"))).unwrap();
+        let client = client_of(&trusting(&signed_by_itself("127.0.0.1")));
         handshake(client, &signed_by_another("127.0.0.1"), &key).unwrap_err();
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
 use super::config::{ConnectOptions, Proxy, RemoteServer, Setup, load};
-use super::connection::{Pool, pool};
+use super::connection::{Pool, Server, pool};
 use super::error::{ConnectError, Peer, explain};
 
 /// The interval at which files are read again: tokens, certificates, keys, the kubeconfig.
@@ -154,14 +154,14 @@ async fn build(setup: Setup) -> Result<Session, ConnectError> {
 }
 
 fn session(setup: &Setup) -> Result<Session, ConnectError> {
-    let Setup { config, proxy, .. } = setup;
+    let Setup { config, identity, proxy, .. } = setup;
     let fail = |error: kube::Error| ConnectError::Setup(explain(&error));
-    let own_pool = pool(config, proxy.as_ref())?;
-    // Connections carry the client certificate: an identity without it must not share them.
-    let bare_pool = if has_certificate(&config.auth_info) {
+    let own_pool = pool(&Server { config, identity: identity.as_ref() }, proxy.as_ref())?;
+    // Connections carry the client certificate, which a plugin may provide: an identity without it must not share them.
+    let bare_pool = if identity.is_some() || config.auth_info.exec.is_some() {
         let mut bare = config.clone();
         bare.auth_info = AuthInfo::default();
-        pool(&bare, proxy.as_ref())?
+        pool(&Server { config: &bare, identity: None }, proxy.as_ref())?
     } else {
         own_pool.clone()
     };
@@ -183,19 +183,12 @@ fn bare_client(config: &kube::Config, pool: Pool) -> kube::Client {
     kube::Client::new(service, "")
 }
 
-/// Whether there may be a client certificate. A plugin may provide one.
-fn has_certificate(auth: &AuthInfo) -> bool {
-    auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
-}
-
 /// A fingerprint of everything that a session is made of. Holds no secret.
 fn fingerprint(setup: &Setup) -> u64 {
     let config = &setup.config;
     let mut hasher = DefaultHasher::new();
     serde_json::to_vec(&config.auth_info).unwrap_or_default().hash(&mut hasher);
-    for path in [&config.auth_info.client_certificate, &config.auth_info.client_key].into_iter().flatten() {
-        std::fs::read(path).unwrap_or_default().hash(&mut hasher);
-    }
+    setup.identity.hash(&mut hasher);
     config.root_cert.hash(&mut hasher);
     (config.accept_invalid_certs, &config.tls_server_name).hash(&mut hasher);
     setup.proxy.as_ref().map(|proxy| proxy.address.to_string()).hash(&mut hasher);

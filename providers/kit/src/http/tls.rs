@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 use super::environment::{HOST, bundle, of_host, roots};
-use crate::tls::Verifier;
+use crate::tls::{Verifier, identity};
 
 /// The prefix of errors about [`Tls::authorities_pem`]; errors about a file begin with its path in quotes.
 pub const PEM_TEXT: &str = "PEM text: ";
@@ -77,6 +77,8 @@ impl Tls<'_> {
         let chain = chain.map_err(|error| format!("{certificate:?}: {error}"))?;
         // The error of the parser contains no contents of the file.
         let parsed = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{key:?}: {error}"))?;
-        builder.with_client_auth_cert(chain, parsed).map_err(|error| format!("{certificate:?} with {key:?}: {error}"))
+        let identity = identity(chain, parsed, builder.crypto_provider());
+        let identity = identity.map_err(|error| format!("{certificate:?} with {key:?}: {error}"))?;
+        Ok(builder.with_client_cert_resolver(identity))
     }
 }
