@@ -35,8 +35,8 @@ pub(crate) struct WantedRule {
 pub(crate) enum Admission {
     /// The protocol, in lower case, and its ports; none: all ports.
     Allow(String, BTreeSet<u16>),
-    /// What the current rule admits.
-    AsBefore(Vec<Traffic>),
+    /// What forwarding rules serve, the current one and maybe the next.
+    These(Vec<Traffic>),
     DenyAll,
 }
 
@@ -47,7 +47,7 @@ impl WantedRule {
             Admission::Allow(protocol, ports) => {
                 (vec![Traffic { protocol: protocol.clone(), ports: ports::merged(ports) }], Vec::new())
             }
-            Admission::AsBefore(allowed) => (allowed.clone(), Vec::new()),
+            Admission::These(allowed) => (allowed.clone(), Vec::new()),
             Admission::DenyAll => (Vec::new(), vec![Traffic { protocol: "all".to_owned(), ports: Vec::new() }]),
         };
         Firewall {
@@ -62,6 +62,40 @@ impl WantedRule {
             priority: self.priority,
             disabled: false,
         }
+    }
+
+    /// This rule as far as it concerns no forwarding rule: it admits what the current one admits.
+    pub(super) fn as_before(&self, found: &Firewall) -> Self {
+        Self {
+            description: found.description.clone(),
+            destinations: found.destination_ranges.clone(),
+            traffic: Admission::These(found.allowed.clone()),
+            priority: found.priority,
+            ..self.clone()
+        }
+    }
+
+    /// The rule that also admits what the next one does.
+    pub(super) fn and(mut self, next: &Self) -> Self {
+        let mut allowed = self.rule().allowed;
+        for more in next.rule().allowed {
+            match allowed.iter_mut().find(|entry| entry.protocol.eq_ignore_ascii_case(&more.protocol)) {
+                Some(entry) if entry.ports.is_empty() || more.ports.is_empty() => entry.ports.clear(),
+                Some(entry) => {
+                    entry.ports.extend(more.ports);
+                    entry.ports =
+                        ports::expanded(&entry.ports).map_or_else(|| entry.ports.clone(), |all| ports::merged(&all));
+                }
+                None => allowed.push(more),
+            }
+        }
+        let is_new = |ip: &&String| !covers(&self.destinations, std::slice::from_ref(*ip));
+        let new: Vec<String> = next.destinations.iter().filter(is_new).cloned().collect();
+        match self.destinations.is_empty() || next.destinations.is_empty() {
+            true => self.destinations.clear(),
+            false => self.destinations.extend(new),
+        }
+        Self { traffic: Admission::These(allowed), ..self }
     }
 
     /// The body of an insertion.
@@ -128,12 +162,8 @@ impl WantedRule {
                 let is_open = |open: BTreeSet<u16>| open.is_superset(ports);
                 is_protocol && (entry.ports.is_empty() || ports::expanded(&entry.ports).is_some_and(is_open))
             }),
-            Admission::AsBefore(_) => true,
+            Admission::These(_) => true,
             Admission::DenyAll => false,
-        };
-        let covers = |found: &[String], wanted: &[String]| match (nets(found), nets(wanted)) {
-            (Some(found), Some(wanted)) => wanted.iter().all(|wanted| found.iter().any(|found| found.contains(wanted))),
-            _ => false,
         };
         let any = |list: &[String]| list.is_empty();
         let sources = covers(&found.source_ranges, &self.sources);
@@ -151,6 +181,14 @@ const DEFAULT_PRIORITY: i64 = 1000;
 fn nets(ranges: &[String]) -> Option<BTreeSet<IpNet>> {
     let one = |range: &String| parse_cidr(range).or_else(|| range.parse().ok().map(|ip: std::net::IpAddr| ip.into()));
     ranges.iter().map(one).collect()
+}
+
+/// Whether all wanted networks are inside of others.
+fn covers(found: &[String], wanted: &[String]) -> bool {
+    match (nets(found), nets(wanted)) {
+        (Some(found), Some(wanted)) => wanted.iter().all(|wanted| found.iter().any(|found| found.contains(wanted))),
+        _ => false,
+    }
 }
 
 /// Ports by protocol; an empty set: all ports. `None`: not readable.

@@ -42,6 +42,8 @@ pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (P
             let needs = if act.write().body.as_ref().is_some_and(is_unfilled) { FRAME } else { CLAIM };
             (Part::new(Kind::Rules), needs)
         }
+        // A part of the frame: what serves is not replaced by what no rule admits.
+        Rank::BothFirewalls => (Part::new(Kind::Frame), FRAME),
         Rank::LateFirewalls => (Part::new(Kind::Rules), FRAME),
         // Of a higher kind than rules, so that it waits for all of them.
         Rank::Deny => (Part::new(Kind::Retire), ALL_ADMITTED),

@@ -42,6 +42,8 @@ pub(crate) enum Rank {
     LeaveGroups,
     Checks,
     Firewalls,
+    /// Before a forwarding rule is replaced: what the current and the next one serve.
+    BothFirewalls,
     /// Before the settings of a backend service change.
     JoinBackends,
     /// What of a backend service the current rule does not prevent.
@@ -56,7 +58,7 @@ pub(crate) enum Rank {
     ReplacedFirewalls,
     ReplacedChecks,
     Rules,
-    /// For a new forwarding rule, where the address is not known before, or a former one serves until then.
+    /// For a new forwarding rule, where the address is not known before, or what only the former one served goes.
     LateFirewalls,
     Deny,
     Release,

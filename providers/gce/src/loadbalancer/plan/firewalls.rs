@@ -77,31 +77,31 @@ impl Draft<'_> {
         };
         for (wanted, is_shared) in self.wanted_firewalls(settings, ip, check, tags) {
             let before = self.steps.len();
-            match replaced.and_then(|_| self.as_before(&wanted)).filter(|_| !is_shared) {
-                Some(now) => {
-                    self.firewall(&now, Rank::Firewalls, false)?;
-                    if now != wanted {
-                        self.firewall(&wanted, Rank::LateFirewalls, false)?;
-                    }
-                }
-                // A shared rule is for no address.
-                None => self.firewall(&wanted, if is_shared { Rank::Firewalls } else { rank }, is_shared)?,
+            // A shared rule is for no address.
+            let rank = if is_shared { Rank::Firewalls } else { rank };
+            let found = self.observed.firewalls.get(&wanted.name);
+            match found.filter(|_| replaced.is_some() && !is_shared && rank == Rank::Firewalls) {
+                Some(found) => self.firewall_of_next(&wanted, found)?,
+                None => self.firewall(&wanted, rank, is_shared)?,
             }
             self.is_for_checks(before, &wanted.name);
         }
         Ok(())
     }
 
-    /// The rule until the next forwarding rule exists, which may never be: it admits what the current one serves.
-    fn as_before(&self, wanted: &WantedRule) -> Option<WantedRule> {
-        let found = self.observed.firewalls.get(&wanted.name)?;
-        let mut now = wanted.clone();
-        now.description.clone_from(&found.description);
-        now.destinations.clone_from(&found.destination_ranges);
-        if wanted.name == self.item.names.firewall() {
-            now.traffic = Admission::AsBefore(found.allowed.clone());
+    /// Updates the rule for a forwarding rule that replaces another one, which may never be: first it serves the current
+    /// one, then both, at last the next one.
+    fn firewall_of_next(&mut self, wanted: &WantedRule, found: &Firewall) -> Result<(), ProviderError> {
+        let now = wanted.as_before(found);
+        let both = now.clone().and(wanted);
+        let mut before = found.clone();
+        for (next, rank) in [(&now, Rank::Firewalls), (&both, Rank::BothFirewalls), (wanted, Rank::LateFirewalls)] {
+            if !next.differences(&before).is_empty() {
+                self.firewall(next, rank, false)?;
+            }
+            before = next.rule();
         }
-        Some(now)
+        Ok(())
     }
 
     /// Rules for health checks fail apart from those for traffic.
@@ -278,7 +278,7 @@ impl Draft<'_> {
             write,
             command,
             rule: wanted.rule(),
-            is_admitted: found.is_some_and(|found| wanted.is_admitted_by(found)),
+            is_admitted: rank == Rank::BothFirewalls || found.is_some_and(|found| wanted.is_admitted_by(found)),
             is_deny: wanted.traffic == Admission::DenyAll,
             unless_used: None,
             subject: self.item.subject.clone(),

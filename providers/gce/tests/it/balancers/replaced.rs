@@ -4,7 +4,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
-use super::scene::{LB, Scene, internal, ports, set, web};
+use super::scene::{LB, Scene, internal, local, ports, set, texts, web};
 
 const FIELDS: [&str; 7] =
     ["IPAddress", "IPProtocol", "ports", "portRange", "target", "backendService", "loadBalancingScheme"];
@@ -55,6 +55,49 @@ async fn a_rule_stays_until_the_backend_service_of_its_successor_is_ready() {
             // A process remembers what was refused for good.
             scene.restart().await;
             assert_eq!(scene.ensure(&mut asked).await, ip);
+            scene.is_steady(&mut asked).await;
+            scene.is_correct();
+        }
+    }
+}
+
+/// What serves stays until the firewall admits its successor, which another role may never allow.
+#[tokio::test]
+async fn a_rule_stays_until_its_firewall_rule_admits_its_successor() {
+    for begin in [web(), local(), internal(web())] {
+        for (fault, takes_address) in
+            [(refusal(403, "forbidden"), false), (refusal(400, "invalid"), false), (refusal(403, "forbidden"), true)]
+        {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = begin.clone();
+            let ip = scene.ensure(&mut asked).await;
+            let before = served(&scene);
+            asked.spec.ports = ports("TCP", &[8080]);
+            if takes_address {
+                let kind = if asked.metadata.annotations.is_empty() { "EXTERNAL" } else { "INTERNAL" };
+                let mine = json!({"name": "mine", "addressType": kind, "subnetwork": scene.bed.subnetwork});
+                let mine = if kind == "EXTERNAL" { json!({"name": "mine"}) } else { mine };
+                scene.cloud().by_hand("POST", "projects/p/regions/us-central1/addresses", &mine).unwrap();
+                asked.spec.load_balancer_ip = scene.object("addresses", "mine")["address"].as_str().unwrap().to_owned();
+            }
+            scene.cloud().fault(Rule::every(fault).on("compute", "firewalls.patch"));
+            for _ in 0..2 {
+                let mark = scene.cloud().mark();
+                scene.refused(&mut asked).await;
+                let writes = scene.writes(mark);
+                assert!(!writes.iter().any(|write| write.starts_with("forwardingRules")), "{writes:?}");
+                assert_eq!(served(&scene), before);
+                let firewall = scene.object("firewalls", "k8s-fw-LB");
+                let admitted = (&firewall["allowed"][0]["ports"], &firewall["destinationRanges"]);
+                assert_eq!(admitted, (&json!(["80"]), &json!([ip])));
+            }
+            scene.cloud().faults(Faults::clear);
+            scene.restart().await;
+            let next = scene.ensure(&mut asked).await;
+            assert_eq!(next == ip, !takes_address);
+            let firewall = scene.object("firewalls", "k8s-fw-LB");
+            assert_eq!(firewall["allowed"][0]["ports"], json!(["8080"]));
+            assert_eq!(texts(&firewall["destinationRanges"]), [next]);
             scene.is_steady(&mut asked).await;
             scene.is_correct();
         }

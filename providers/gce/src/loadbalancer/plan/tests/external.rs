@@ -119,16 +119,19 @@ fn a_change_survives_any_death_with_its_address() {
         words(&steps),
         [
             "create Address LB",
+            "update Firewall k8s-fw-LB",
             "delete ForwardingRule LB",
             "create ForwardingRule LB",
             "update Firewall k8s-fw-LB",
             "delete Address LB"
         ]
     );
+    let admits = |index: usize| steps[index].act.write().body.as_ref().unwrap()["allowed"][0]["ports"].clone();
+    assert_eq!((admits(1), admits(4)), (json!(["80-81", "443"]), json!(["81"])));
     assert_eq!(body(&steps, "Address", LB)["address"], "203.0.113.7");
     // The rule could not be created: the address is kept, used by the next attempt, and then released.
     let mut sketch = go_made();
-    sketch.carry_out(&steps[..2]);
+    sketch.carry_out(&steps[..3]);
     assert_eq!(sketch.observed.addresses[LB].address, "203.0.113.7");
     let rest = ["update Firewall k8s-fw-LB", "create ForwardingRule LB", "delete Address LB"];
     assert_eq!(sketch.ensure(&changed), rest);
