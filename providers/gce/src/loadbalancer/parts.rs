@@ -8,6 +8,7 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ServiceAction, Verb};
 
 use super::step::{Act, Rank, is_unfilled};
+use crate::client::resource::Collection;
 
 const CLAIM: &[Kind] = &[Kind::Claim];
 /// The needs of steps behind a new frame.
@@ -16,17 +17,19 @@ pub(super) const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 pub(super) const ALL_ADMITTED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
 /// Those of rules that are lowered to the priority of one that denies.
 pub(super) const NOTHING_DENIED: &[Kind] = &[Kind::Claim, Kind::Rules];
-const DELETED: &[Kind] = &[Kind::Retire];
+const DELETED: &[Kind] = &[Kind::Claim, Kind::Retire];
 
 /// The part of a step of a Service with this action, and its needs.
 pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (Part, &'static [Kind]) {
     let is_ensured = action == ServiceAction::Ensure;
     match rank {
-        // The names of the former kind become free for the new one.
-        Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups | Rank::GoLast
-            if is_ensured =>
-        {
+        // Both kinds have rules and addresses of the same name. Nothing else of the former kind withholds the new one.
+        Rank::GoRule if is_ensured => (Part::new(Kind::Claim), &[]),
+        Rank::GoBehind if is_ensured && act.write().operation.collection == Collection::Addresses => {
             (Part::new(Kind::Claim), &[])
+        }
+        Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups if is_ensured => {
+            (Part::of(Kind::Retire, "former"), CLAIM)
         }
         Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups => {
             (Part::new(Kind::Retire), &[])

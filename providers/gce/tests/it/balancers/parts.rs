@@ -105,6 +105,43 @@ async fn hosts_follow_the_nodes_whatever_is_refused() {
     }
 }
 
+/// Of the former kind, only the forwarding rule and its address have names that the new one needs.
+#[tokio::test]
+async fn the_load_balancer_of_another_kind_does_not_wait_for_what_is_left_of_the_former_one() {
+    let denied = Fault::Code { status: 403, code: "forbidden".to_owned(), message: "no".to_owned() };
+    let used = "resourceInUseByAnotherResource".to_owned();
+    let used = Fault::Code { status: 400, code: used, message: "already being used by theirs".to_owned() };
+    for (before, after, call, fault) in [
+        (local(), internal(local()), "targetPools.delete", used),
+        (local(), internal(local()), "targetPools.delete", denied.clone()),
+        (local(), internal(local()), "httpHealthChecks.delete", denied.clone()),
+        (local(), internal(local()), "firewalls.delete", denied.clone()),
+        (internal(local()), local(), "regionBackendServices.delete", denied.clone()),
+        (internal(web()), web(), "instanceGroups.delete", denied),
+    ] {
+        let mut scene = Scene::with(&["n1"]).await;
+        let (mut before, mut after) = (before, after);
+        scene.ensure(&mut before).await;
+        after.metadata.finalizers.clone_from(&before.metadata.finalizers);
+        scene.cloud().fault(Rule::every(fault).on("compute", call));
+        for _ in 0..2 {
+            let answer = reconcile(&scene, std::slice::from_ref(&after), ServiceAction::Ensure).await.remove(0);
+            assert!(answer.result.is_err(), "{call}");
+            let rule = scene.object("forwardingRules", "LB");
+            let is_internal = rule["loadBalancingScheme"] == "INTERNAL";
+            assert_eq!(is_internal, !after.metadata.annotations.is_empty(), "{call}");
+            assert_eq!(json!(answer.status.unwrap().ingress[0].ip), rule["IPAddress"], "{call}");
+            assert_eq!(scene.object("firewalls", "k8s-fw-LB")["destinationRanges"], json!([rule["IPAddress"]]));
+        }
+        scene.cloud().faults(Faults::clear);
+        scene.ensure(&mut after).await;
+        scene.is_steady(&mut after).await;
+        scene.delete(&mut after).await;
+        assert_eq!(scene.names(), [] as [&str; 0], "{call}");
+        scene.is_correct();
+    }
+}
+
 /// The former check, firewall rule and backend service go before the new rule exists, but it does not wait for them.
 #[tokio::test]
 async fn a_rule_is_made_again_although_what_it_used_cannot_be_deleted() {
