@@ -208,7 +208,7 @@ impl call::Operation for Operation {
     fn meaning(code: &str, status: Option<u16>) -> Meaning {
         if code == ORGANIZATION_POLICY {
             // No role overrides the policy.
-            return Meaning::Other;
+            return Meaning::Invalid;
         }
         match (&*folded(code), status) {
             ("ratelimitexceeded" | "userratelimitexceeded" | "concurrentoperationquotaexceeded", _) => {
@@ -241,7 +241,7 @@ impl call::Operation for Operation {
 
     fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> {
         match (meaning, code) {
-            (Meaning::Other, ORGANIZATION_POLICY) => {
+            (Meaning::Invalid, ORGANIZATION_POLICY) => {
                 Some("a policy of the organization forbids it: ask for an exception, or change what is asked for")
             }
             (Meaning::Denied, "accessNotConfigured" | "SERVICE_DISABLED") => {
@@ -293,7 +293,7 @@ mod tests {
             ("notFound", Some(404), Meaning::NotFound),
             ("RESOURCE_NOT_FOUND", None, Meaning::NotFound),
             ("conditionNotMet", Some(412), Meaning::Conflict),
-            (ORGANIZATION_POLICY, Some(412), Meaning::Other),
+            (ORGANIZATION_POLICY, Some(412), Meaning::Invalid),
             ("invalid", Some(400), Meaning::Invalid),
             ("backendError", Some(503), Meaning::Server),
             ("INTERNAL_ERROR", None, Meaning::Server),

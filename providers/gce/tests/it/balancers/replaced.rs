@@ -134,6 +134,31 @@ async fn a_rule_whose_successor_has_another_protocol_comes_back_if_something_is_
     }
 }
 
+#[tokio::test]
+async fn a_rule_comes_back_if_a_policy_of_the_organization_forbids_its_successor() {
+    let message =
+        "Constraint constraints/compute.restrictLoadBalancerCreationForTypes violated for projects/p.".to_owned();
+    for fault in [
+        Fault::Code { status: 412, code: "conditionNotMet".to_owned(), message: message.clone() },
+        Fault::Operation { status: 403, code: "FORBIDDEN".to_owned(), message },
+    ] {
+        let mut scene = Scene::with(&["n1"]).await;
+        let mut asked = web();
+        let ip = scene.ensure(&mut asked).await;
+        let before = served(&scene);
+        asked.spec.ports = ports("TCP", &[8080]);
+        scene.cloud().fault(Rule::every(fault).on("compute", "forwardingRules.insert").window(0, 1));
+        for _ in 0..2 {
+            assert!(scene.refused(&mut asked).await.contains("a policy of the organization forbids it"));
+            assert_eq!(served(&scene), before);
+        }
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut asked).await, ip);
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
 /// A user's rule leads to the same pool.
 #[tokio::test]
 async fn a_rule_comes_back_if_its_pool_cannot_be_replaced() {
