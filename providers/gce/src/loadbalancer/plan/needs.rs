@@ -56,8 +56,7 @@ impl Needs {
                 self.pools.insert(names.balancer.clone());
                 let check = settings.health_port.map(|_| names.external_check_firewall());
                 self.firewalls.extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
-                // Replacing the health check of a pool also replaces the rule.
-                let own = settings.health_port.is_some() || rule.is_none();
+                let own = settings.health_port.is_some() || rule.is_none() || !is_settled;
                 self.http_checks.extend(own.then(|| names.balancer.clone()));
                 self.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
                 let deny = env.options.denies || env.options.removes_deny_rules;

@@ -11,7 +11,7 @@ use crate::bed::CLUSTER;
 async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
     let mut scene = Scene::with(&["n1", "n2"]).await;
     for (mut service, reads, first) in
-        [(web(), 5, 1), (local(), 5, 1), (internal(web()), 6, 1), (internal(local()), 6, 0)]
+        [(web(), 5, 2), (local(), 5, 1), (internal(web()), 6, 1), (internal(local()), 6, 0)]
     {
         scene.ensure(&mut service).await;
         let (calls, _) = scene.calls(scene.ensure(&mut service)).await;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ccm_provider::{ProviderError, Service, ServiceAction};
-use ccm_provider_contract::{Simulation, crash};
+use ccm_provider_contract::{Outage, Simulation, crash};
 
 use super::scene::{Scene, TYPE, internal, local, ports, set, web};
 use crate::bed::contents;
@@ -136,6 +136,29 @@ async fn dies_after_each_write(life: Life) {
         _ => "nothing",
     };
     assert!(!expected.iter().any(|line| line.contains(gone)), "{expected:#?}");
+}
+
+/// The next process looks for what a change has made, whatever the Service asks for by then.
+#[tokio::test]
+async fn a_change_of_the_policy_that_is_taken_back_after_any_death_leaves_nothing() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        for last in 0..9 {
+            let mut scene = Scene::with(&["n1"]).await;
+            let (mut asked, mut changed) = (kind(web()), kind(local()));
+            scene.ensure(&mut asked).await;
+            let before = scene.names();
+            changed.metadata.finalizers.clone_from(&asked.metadata.finalizers);
+            scene.cloud().disrupt(Outage::AnswerLostAfter(last));
+            let _ = scene.try_ensure(&mut changed).await;
+            scene.cloud().disrupt(Outage::None);
+            scene.restart().await;
+            scene.ensure(&mut asked).await;
+            assert_eq!(scene.names(), before, "dead after write {last}");
+            scene.is_steady(&mut asked).await;
+            scene.delete(&mut asked).await;
+            assert_eq!(scene.names(), [] as [&str; 0], "dead after write {last}");
+        }
+    }
 }
 
 macro_rules! lives {
