@@ -26,8 +26,11 @@ use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is
 const MOST_REPEATS: usize = 20;
 /// Backend services do not wait longer for the creation of a group.
 const SLOW_GROUP: Duration = Duration::from_secs(10);
-/// One look at an operation. It ends earlier if the operation does.
+/// One look at an operation, and at one that goes on for [`LONG`]. It ends earlier if the operation does. Other Services
+/// of the group wait for the looks at the operations of earlier calls.
 const LOOK: Duration = Duration::from_secs(3);
+const SHORT_LOOK: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(20);
 
 /// The dependencies of writes.
 pub(super) struct Writer<'a> {
@@ -144,7 +147,8 @@ impl Writer<'_> {
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = self.ongoing.sent.lock().get(&operation.name).cloned();
         let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
-        let look = tokio::time::timeout(LOOK, self.client.look(&mut sent)).await;
+        let limit = if sent.age() < LONG { LOOK } else { SHORT_LOOK };
+        let look = tokio::time::timeout(limit, self.client.look(&mut sent)).await;
         if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
             self.note_group(&sent.write);
         }

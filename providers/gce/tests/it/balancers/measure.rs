@@ -8,7 +8,7 @@ mod long_lane {
     use ccm_provider::{Scope, ServiceAction, ServiceWork};
     use serde_json::json;
 
-    use crate::balancers::scene::{Scene, internal, service};
+    use crate::balancers::scene::{LB, Scene, internal, service, web};
     use crate::bed::CLUSTER;
 
     /// Operations of different Services run concurrently: one after the other, 100 would take half an hour.
@@ -38,5 +38,22 @@ mod long_lane {
             assert_eq!((times[1].3, times[2].3), (0, 0));
             assert_eq!(scene.names(), [] as [&str; 0]);
         }
+    }
+
+    /// An hour may pass until it ends, and each call for its group looks at it first.
+    #[tokio::test]
+    async fn an_operation_that_hangs_for_long_delays_a_new_service_only_briefly() {
+        let scene = Scene::with(&["n1"]).await;
+        scene
+            .cloud()
+            .change(|options| options.operations = [(format!("forwardingRules.insert {LB}"), 3_600_000)].into());
+        let began = Instant::now();
+        let mut hung = web();
+        while began.elapsed() < Duration::from_secs(21) {
+            assert!(scene.try_ensure(&mut hung).await.unwrap_err().is_in_progress());
+        }
+        let began = Instant::now();
+        scene.ensure(&mut service("other", json!({}))).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }
 }
