@@ -20,6 +20,7 @@ use ccm_provider::{
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
 use crate::client::balancing::ForwardingRule;
+use crate::client::operation::ORGANIZATION_POLICY;
 use crate::client::resource::{Collection, last_part};
 
 pub(crate) mod env;
@@ -59,6 +60,12 @@ const EXTERNAL: &str = "external load balancers";
 const INTERNAL: &str = "internal load balancers";
 /// The delay of another sync of a Service whose hosts do not all exist.
 const MISSING_AGAIN: Duration = Duration::from_secs(60);
+/// A refused write is sent again after this time.
+const REFUSED: Duration = Duration::from_secs(3600);
+/// The same for a refusal that a change of something else ends: of another object, or of a policy.
+const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
+const PASSING: [&str; 5] =
+    ["InMultipleLoadBalancedIgs", "IN_MULTIPLE_LOAD_BALANCED_IGS", "cannot be found", "in-use", ORGANIZATION_POLICY];
 
 /// Load balancers of a project.
 #[derive(Debug)]
@@ -201,6 +208,10 @@ impl BalancerCloud for Balancers {
         rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(made).or_else(kept)
     }
 
+    fn remembers(&self, error: &ProviderError) -> Duration {
+        remembered(error)
+    }
+
     /// An instance may come back with its name, or be accepted later. A change that was sent may have failed.
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
@@ -263,6 +274,12 @@ fn status(ip: String) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
 }
 
+/// For how long a refusal is remembered.
+fn remembered(error: &ProviderError) -> Duration {
+    let text = error.to_string();
+    if PASSING.iter().any(|words| text.contains(words)) { REFUSED_BY_OTHERS } else { REFUSED }
+}
+
 impl From<plan::Steps> for Plan<Step> {
     fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
         fn wrapped(mut step: Step) -> balancer::Step<Step> {
@@ -273,5 +290,35 @@ impl From<plan::Steps> for Plan<Step> {
             restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
         }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_kit::call::Failure;
+
+    use super::*;
+    use crate::client::ApiError;
+    use crate::client::operation::BACKEND_SERVICE_CREATE;
+
+    /// The Service does not change when an instance leaves another group, or a policy has an exception.
+    #[test]
+    fn a_refusal_that_a_change_elsewhere_ends_is_remembered_for_minutes() {
+        let minutes = |status: u16, code: &str, message: &str| {
+            let (code, message) = (code.to_owned(), message.to_owned());
+            let failure = Failure { status: Some(status), code, message, ..Failure::default() };
+            let error = ApiError::new(BACKEND_SERVICE_CREATE, failure);
+            remembered(&error.into()).as_secs() / 60
+        };
+        for (status, code, message, expected) in [
+            (400, "instanceInMultipleLoadBalancedIgs", "Validation failed for instance 'x'", 5),
+            (400, "INSTANCE_IN_MULTIPLE_LOAD_BALANCED_IGS", "Validation failed for instance 'x'", 5),
+            (400, "invalid", "Invalid value: The referenced network resource cannot be found.", 5),
+            (400, "invalid", "Specified IP address is in-use and would result in a conflict.", 5),
+            (412, ORGANIZATION_POLICY, "Constraint constraints/compute.x violated for project p.", 5),
+            (400, "invalid", "Invalid value for field 'resource.name'", 60),
+        ] {
+            assert_eq!(minutes(status, code, message), expected, "{message}");
+        }
     }
 }
