@@ -216,6 +216,7 @@ impl call::Operation for Operation {
             }
             ("resourceoperationrateexceeded", _) => Meaning::Throttle,
             ("quotaexceeded" | "limitexceeded" | "dailylimitexceeded", _) => Meaning::Quota,
+            ("ipspaceexhausted" | "ipspaceexhaustedwithdetails", _) => Meaning::Quota,
             ("resourceinusebyanotherresource" | "resourcenotready", _) => Meaning::Passing,
             ("resourcealreadyexists" | "alreadyexists", _) => Meaning::Conflict,
             ("permissionserror", _) => Meaning::Denied,
@@ -254,6 +255,9 @@ impl call::Operation for Operation {
             (Meaning::Credentials, _) => {
                 Some("Google does not accept the credentials: check the service account or file")
             }
+            (Meaning::Quota, code) if folded(code).starts_with("ipspace") => {
+                Some("no address of the subnetwork is free: free addresses or use a larger subnetwork")
+            }
             (Meaning::Quota, _) => {
                 Some("a quota of the project is exhausted: ask for more or remove what is not needed")
             }
@@ -286,6 +290,8 @@ mod tests {
         for (code, status, expected) in [
             ("quotaExceeded", Some(403), Meaning::Quota),
             ("QUOTA_EXCEEDED", Some(403), Meaning::Quota),
+            ("ipSpaceExhausted", Some(403), Meaning::Quota),
+            ("IP_SPACE_EXHAUSTED_WITH_DETAILS", None, Meaning::Quota),
             ("rateLimitExceeded", Some(403), Meaning::Throttle),
             (IN_USE, Some(400), Meaning::Passing),
             ("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", None, Meaning::Passing),

@@ -47,6 +47,19 @@ async fn an_exhausted_quota_is_named_with_what_can_be_done() {
 }
 
 #[tokio::test]
+async fn a_subnetwork_without_free_addresses_is_named_with_what_can_be_done() {
+    let scene = Scene::with(&["n1"]).await;
+    let message = "IP space of 'projects/p/regions/us-central1/subnetworks/sub' is exhausted.".to_owned();
+    let refused = Fault::Code { status: 403, code: "ipSpaceExhausted".to_owned(), message: message.clone() };
+    let failed = Fault::Operation { status: 403, code: "IP_SPACE_EXHAUSTED_WITH_DETAILS".to_owned(), message };
+    for fault in [refused, failed] {
+        scene.cloud().fault(Rule::every(fault).on("compute", "forwardingRules.insert"));
+        says(&scene, internal(web()), &["subnetworks/sub' is exhausted", "free addresses or use a larger subnetwork"])
+            .await;
+    }
+}
+
+#[tokio::test]
 async fn a_firewall_rule_of_our_name_in_another_network_is_named() {
     let scene = Scene::with(&["n1"]).await;
     let name = format!("k8s-fw-{LB}");
