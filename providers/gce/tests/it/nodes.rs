@@ -357,6 +357,21 @@ async fn five_thousand_nodes_join_with_few_calls() {
     assert!(calls <= 30, "{calls}");
 }
 
+/// As by the Go program, which reads single instances only.
+#[tokio::test]
+async fn without_the_right_to_list_instances_a_node_is_found_in_the_managed_zones() {
+    let denied = [(PROJECT.to_owned(), vec!["compute.instances.list".to_owned()])].into();
+    let bed = Bed::start(Options { denied, ..Options::default() });
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    let provider = with_flags(&bed, "regional", &[]).await;
+    let known = metadata(&look_up(&provider, &node("n1.c.p.internal", "")).await);
+    assert_eq!((&*known.provider_id, &*known.zone), ("gce://p/us-central1-c/n1", "us-central1-c"));
+    // It may be elsewhere, or have another name.
+    let error = unknown(&look_up(&provider, &node("n2", "")).await);
+    assert!(error.contains("compute.instances.list"), "{error}");
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn alias_ranges_of_new_nodes_are_read_with_one_list() {
     let bed = Bed::start(Options::default());

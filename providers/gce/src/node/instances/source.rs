@@ -9,12 +9,12 @@ use ccm_kit::call::ErrorKind;
 use ccm_kit::directory::{Answer, Seen, Source};
 use ccm_kit::near_miss::Machine;
 use ccm_provider::{NodeAddress, ProviderError};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future, stream};
 
 use super::addresses::of_instance;
 use crate::client::instance::Instance;
 use crate::client::operation::INSTANCE_LIST;
-use crate::client::{ApiError, Client};
+use crate::client::{ApiError, Client, is_forbidden};
 use crate::node::identity::{InstanceId, Wanted};
 use crate::node::zones::Zones;
 
@@ -67,7 +67,7 @@ impl Compute {
     /// The instances of the managed zones, whatever their names, to compare with those of nodes.
     pub(super) async fn machines(client: &Client, zones: &Zones) -> Result<Vec<Machine>, ProviderError> {
         let zones = zones.managed().await?;
-        let lists = futures::future::try_join_all(zones.iter().map(|zone| client.instances(zone, ""))).await?;
+        let lists = future::try_join_all(zones.iter().map(|zone| client.instances(zone, ""))).await?;
         let machine = |instance: Instance| Machine {
             place: instance.zone().to_owned(),
             addresses: of_instance(&instance, "").iter().filter_map(NodeAddress::ip).collect(),
@@ -105,7 +105,7 @@ impl Compute {
         let managed = self.zones.managed().await.unwrap_or_default();
         let (found, error) = match self.client.instances_named(&names).await {
             Ok(found) => (found, None),
-            Err(error) => (self.near(&names, &managed).await, Some(error)),
+            Err(error) => (self.near(&names, &managed, &error).await, Some(error)),
         };
         let found: Vec<Arc<Instance>> = found.into_iter().map(Arc::new).collect();
         let seen = |name: &str| match (one_of(found.iter().filter(|instance| instance.name == name), &managed), &error)
@@ -117,10 +117,18 @@ impl Compute {
     }
 
     /// The instances with these names in the managed zones that can be read: the list of the project fails if one zone of
-    /// any region does not answer.
-    async fn near(&self, names: &[String], managed: &BTreeSet<String>) -> Vec<Instance> {
+    /// any region does not answer. Without the right to list them, each is read.
+    async fn near(&self, names: &[String], managed: &BTreeSet<String>, error: &ApiError) -> Vec<Instance> {
+        if is_forbidden(error) {
+            let mut reads = Vec::new();
+            for zone in managed {
+                reads.extend(names.iter().map(|name| self.client.instance(zone, name)));
+            }
+            let found: Vec<_> = stream::iter(reads).buffer_unordered(IN_FLIGHT).collect().await;
+            return found.into_iter().flatten().flatten().collect();
+        }
         let lists = managed.iter().map(|zone| self.client.instances_named_in(zone, names));
-        let lists = futures::future::join_all(lists).await;
+        let lists = future::join_all(lists).await;
         lists.into_iter().flat_map(Result::unwrap_or_default).collect()
     }
 }
@@ -150,7 +158,7 @@ impl Source for Compute {
             .await
             .map_err(|error| ApiError::of_kind(INSTANCE_LIST, ErrorKind::NoAnswer, error.to_string()))?;
         let zones: BTreeSet<String> = managed.union(&self.zones.of_nodes()).cloned().collect();
-        let lists = futures::future::try_join_all(zones.iter().map(|zone| self.zone(self.project(), zone))).await?;
+        let lists = future::try_join_all(zones.iter().map(|zone| self.zone(self.project(), zone))).await?;
         let mut list: List = lists.into_iter().flatten().collect();
         let size = list.len();
         let mut names: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();
@@ -175,7 +183,7 @@ impl Source for Compute {
         let zones = by_zone.into_iter().map(|((project, zone), ids)| self.of_zone(project, zone, ids));
         let names: Vec<_> = names.chunks(NAMES).map(|names| self.by_names(names.to_vec())).collect();
         let zones = stream::iter(zones).buffer_unordered(IN_FLIGHT).collect::<Vec<_>>();
-        let (zones, names) = futures::join!(zones, futures::future::join_all(names));
+        let (zones, names) = futures::join!(zones, future::join_all(names));
         zones.into_iter().chain(names).flatten().collect()
     }
 
