@@ -30,7 +30,7 @@ use crate::client::network::Route;
 use crate::client::operation::{ROUTE_CREATE, ROUTE_DELETE, ROUTE_LIST};
 use crate::client::resource::{Collection, ResourceId, Scope, same_url};
 use crate::client::{ApiError, Client, Write, is_conflict};
-use crate::node::identity::{InstanceId, Wanted, wanted};
+use crate::node::identity::{Wanted, wanted};
 use crate::node::zones::zone_of;
 
 #[cfg(test)]
@@ -202,7 +202,8 @@ impl RouteTable for NetworkRoutes {
     type Hop = Hop;
     type Facts = String;
     type Write = Writes;
-    const NO_HOP: &'static str = "has no provider ID gce://<project>/<zone>/<instance>";
+    const NO_HOP: &'static str =
+        "has neither a provider ID gce://<project>/<zone>/<instance> nor a label with its zone";
 
     async fn read(
         &self,
@@ -260,7 +261,12 @@ impl RouteTable for NetworkRoutes {
     }
 
     fn hops(node: &Node) -> Vec<Hop> {
-        InstanceId::of(node).map(|id| Hop { zone: id.zone, name: id.name }).into_iter().collect()
+        let hop = match wanted(node) {
+            Wanted::Instance(id) => Some(Hop { zone: id.zone, name: id.name }),
+            Wanted::Name(name) => zone_of(node).map(|zone| Hop { zone, name }),
+            Wanted::Never(_) => None,
+        };
+        hop.into_iter().collect()
     }
 
     /// The instance of a node without provider ID has its name.

@@ -57,6 +57,27 @@ async fn a_route_has_upstreams_shape_and_leads_to_any_zone_and_name() {
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
 
+/// Its instance has its name, and its labels the zone: a kubelet may set neither a provider ID nor the taint of clouds.
+#[tokio::test]
+async fn a_node_without_provider_id_has_a_route_to_the_instance_of_its_name_in_the_zone_of_its_labels() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in("us-central1-f", "n1", json!({}));
+    let labels = |zone: &str| json!({"topology.kubernetes.io/zone": zone});
+    for (labels, is_made) in [(labels("us-central1-f"), true), (json!({}), false)] {
+        let node = json!({"metadata": {"name": "n1.c.p.internal", "labels": labels}, "name": "n1.c.p.internal", "labels": labels});
+        let node: NodeRef = serde_json::from_value::<Node>(node).unwrap().into();
+        let cluster = Arc::<TestCluster>::default();
+        cluster.add_node(node.clone());
+        let provider = bed.process("", &cluster).await;
+        let made = create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await;
+        assert_eq!(made.is_ok(), is_made, "{made:?}");
+        let listed = provider.routes().unwrap().list("kubernetes").await.unwrap();
+        assert_eq!(listed[0].target_node.as_ref(), Some(&node.name));
+    }
+    assert_eq!(bed.cloud.objects("routes").len(), 1);
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
 /// After Nodes are registered again, they have no provider ID until the node controller has come to them.
 #[tokio::test]
 async fn the_route_of_a_node_without_provider_id_is_its_own_and_no_blackhole() {
