@@ -246,9 +246,7 @@ fn arguments(rule: &Firewall, project: &str) -> String {
             let _ = write!(line, "--{flag} {value} ");
         }
     };
-    if !rule.description.is_empty() {
-        add("description", format!("{:?}", rule.description));
-    }
+    add("description", format!("{:?}", rule.description));
     add("allow", shown(&rule.allowed));
     add("deny", shown(&rule.denied));
     add("source-ranges", sorted(&rule.source_ranges));
@@ -349,6 +347,8 @@ mod tests {
             format!("gcloud compute firewall-rules update k8s-fw-a {arguments}")
         );
         assert_eq!(Command::Delete.line(&rule, "host"), "gcloud compute firewall-rules delete k8s-fw-a --project host");
+        let plain = Firewall { description: String::new(), priority: None, ..wanted().rule() };
+        assert!(Command::Update.line(&plain, "host").contains(r#" k8s-fw-a --description "" --allow "#));
         let deny = WantedRule { traffic: Admission::DenyAll, ..wanted() }.rule();
         assert!(Command::Create.line(&deny, "host").contains(" --deny all "));
     }

@@ -125,6 +125,8 @@ impl Draft<'_> {
         let priority = is_external.then_some(self.priority());
         // The rule of the external balancer that it was, which may be above a rule that denies, is used again.
         let was_external = super::leaving(self.item, self.observed.rule(names)).contains(&Scheme::External);
+        let found = self.observed.firewalls.get(&names.firewall());
+        let is_above = was_external && found.and_then(|found| found.priority).is_some_and(|now| now != PRIORITY);
         let traffic = WantedRule {
             name: names.firewall(),
             description: names.firewall_description(ip),
@@ -133,7 +135,7 @@ impl Draft<'_> {
             destinations: vec![ip.to_owned()],
             tags: tags.clone(),
             traffic: Admission::Allow(settings.protocol.to_lowercase(), settings.ports.clone()),
-            priority: priority.or(was_external.then_some(PRIORITY)),
+            priority: priority.or(is_above.then_some(PRIORITY)),
         };
         let (name, description) = match (self.item.scheme, check.is_shared) {
             (Scheme::External, true) => {

@@ -43,6 +43,20 @@ async fn without_rights_the_commands_are_shown_once_in_an_hour() {
 }
 
 #[tokio::test]
+async fn the_commands_for_internal_load_balancers_have_no_priority() {
+    let scene = scene(&["create", "update", "delete"]).await;
+    let (mut before, mut after) = (web(), internal(web()));
+    scene.ensure(&mut before).await;
+    after.metadata.finalizers.clone_from(&before.metadata.finalizers);
+    scene.events();
+    scene.ensure(&mut after).await;
+    let events = scene.events();
+    let made: Vec<&String> = events.iter().filter(|event| event.contains("firewall-rules create")).collect();
+    assert!(made.len() == 2 && made.iter().all(|event| !event.contains("--priority")), "{events:#?}");
+    assert!(made.iter().any(|event| event.contains(r#"--description "" "#)), "{events:#?}");
+}
+
+#[tokio::test]
 async fn a_rule_that_the_administrators_made_is_enough() {
     let scene = scene(&["create", "update", "delete"]).await;
     let mut web = internal(web());
