@@ -10,7 +10,8 @@ use std::ops::Bound;
 pub struct Store {
     /// The objects by collection, then by key.
     rows: BTreeMap<String, Table>,
-    past: BTreeMap<String, Past>,
+    /// By key, oldest first.
+    past: BTreeMap<String, Vec<Past>>,
     /// The number of changes of a collection.
     changes: BTreeMap<String, u64>,
 }
@@ -71,30 +72,33 @@ impl Store {
 
     /// The existing objects of a collection, including those whose deletion has not ended.
     pub(super) fn alive<'a>(&'a self, of: &'a str, now: Timestamp) -> impl Iterator<Item = (&'a str, &'a Row)> {
-        let going = self
-            .past
-            .iter()
-            .filter(move |(key, past)| past.done > now && collection(key) == of && self.get(key).is_none());
-        self.all(of).chain(going.filter_map(|(key, past)| Some((key.as_str(), past.row.as_ref()?))))
+        let going = self.past.iter().filter(move |(key, _)| collection(key) == of && self.get(key).is_none());
+        let last = move |past: &'a [Past]| past.iter().rev().find(|past| past.done > now)?.row.as_ref();
+        self.all(of).chain(going.filter_map(move |(key, past)| Some((key.as_str(), last(past)?))))
     }
 
     /// The object that reads see.
     pub(super) fn seen(&self, key: &str, now: Timestamp) -> Option<&Row> {
-        match self.past.get(key).filter(|past| past.shown > now) {
+        match self.hidden(key, now) {
             Some(past) => past.row.as_ref(),
             None => self.get(key),
         }
+    }
+
+    /// The older state of an object that reads see.
+    fn hidden(&self, key: &str, now: Timestamp) -> Option<&Past> {
+        self.past.get(key)?.iter().find(|past| past.shown > now)
     }
 
     /// The objects of a collection in one region or zone that reads see, by key; all keys begin with the prefix.
     pub(super) fn seen_under(&self, prefix: &str, now: Timestamp) -> Vec<(&str, &Row)> {
         let range = (Bound::Included(prefix), Bound::Unbounded);
         let late = self.past.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix));
-        let late: Vec<_> = late.filter(|(_, past)| past.shown > now).collect();
+        let late: Vec<_> = late.filter_map(|(key, _)| Some((key, self.hidden(key, now)?))).collect();
         let rows = self.rows.get(collection(prefix)).into_iter().flat_map(|rows| rows.range::<str, _>(range));
         let mut found: Vec<(&str, &Row)> = Vec::new();
         for (key, row) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
-            if late.is_empty() || self.past.get(key).is_none_or(|past| past.shown <= now) {
+            if late.is_empty() || self.hidden(key, now).is_none() {
                 found.push((key, row));
             }
         }
@@ -107,8 +111,8 @@ impl Store {
 
     /// Whether an object is being created or deleted.
     pub(super) fn busy(&self, key: &str, now: Timestamp) -> bool {
-        let past = self.past.get(key).filter(|past| past.done > now);
-        past.is_some_and(|past| past.row.is_none() || self.get(key).is_none())
+        let mut past = self.past.get(key).into_iter().flatten().filter(|past| past.done > now);
+        past.any(|past| past.row.is_none() || self.get(key).is_none())
     }
 
     /// Creates or replaces an object.
@@ -126,25 +130,19 @@ impl Store {
         Some(old)
     }
 
-    /// Keeps the old state of an object while reads see it. An older state that reads still see stays.
+    /// Keeps the old state of an object while reads see it, after those that they see before.
     fn keep(&mut self, key: &str, old: Option<Row>, due: Due) {
-        if due.shown <= due.now && due.done <= due.now {
-            return;
-        }
-        match self.past.get_mut(key) {
-            Some(past) if past.shown > due.now => {
-                past.done = past.done.max(due.done);
-                past.shown = past.shown.max(due.shown);
-            }
-            _ => {
-                self.past.insert(key.to_owned(), Past { row: old, done: due.done, shown: due.shown });
-            }
+        if due.shown > due.now || due.done > due.now {
+            self.past.entry(key.to_owned()).or_default().push(Past { row: old, done: due.done, shown: due.shown });
         }
     }
 
     /// Drops old states that reads no longer see.
     pub(super) fn settle(&mut self, now: Timestamp) {
-        self.past.retain(|_, past| past.shown > now || past.done > now);
+        self.past.retain(|_, past| {
+            past.retain(|past| past.shown > now || past.done > now);
+            !past.is_empty()
+        });
     }
 }
 
@@ -193,5 +191,16 @@ mod tests {
         store.settle(at(6));
         assert_eq!(seen(&store, 6), ["p/a/1=2"]);
         assert_eq!(store.alive("a", at(6)).count(), 1);
+    }
+
+    #[test]
+    fn reads_lag_by_the_same_time_while_somebody_writes() {
+        let mut store = Store::default();
+        for second in 0..9 {
+            store.put("p/a/1", row(second), due(second, second, second + 3));
+            let seen = store.seen("p/a/1", at(second)).map(|row| row.number("n"));
+            assert_eq!(seen, (second >= 3).then_some(second - 3), "{second}");
+        }
+        assert_eq!(store.seen("p/a/1", at(11)).map(|row| row.number("n")), Some(8));
     }
 }
