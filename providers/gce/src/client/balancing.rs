@@ -19,6 +19,8 @@ impl Named for GroupMember {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ForwardingRule {
     pub(crate) name: String,
+    #[serde(skip_serializing)]
+    pub(crate) id: String,
     pub(crate) description: String,
     #[serde(rename = "IPAddress")]
     pub(crate) ip_address: String,

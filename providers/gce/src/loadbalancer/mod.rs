@@ -29,6 +29,7 @@ pub(crate) mod facts;
 mod firewall;
 mod guard;
 pub(crate) mod hosts;
+mod lately;
 mod missing;
 mod observe;
 pub(crate) mod observed;
@@ -86,7 +87,7 @@ struct Cloud {
 
 impl Balancers {
     pub(crate) fn new(client: Client, facts: Facts, cluster: Cluster, env: Env) -> Self {
-        let reads = Reads::new(client.clone(), facts);
+        let reads = Reads::new(client.clone(), facts, cluster.clone());
         let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
         Self { env, cloud: Some(cloud) }
     }
@@ -204,7 +205,10 @@ impl BalancerCloud for Balancers {
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
         let made = || reached.made.lock().rules.get(&reached.place).cloned().filter(|_| is_unread).map(status);
-        let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty());
+        // What was published may be the address of a rule that was deleted since.
+        let is_of_now =
+            || self.cloud.as_ref().is_none_or(|cloud| !cloud.reads.lately.has_written(&item.names.balancer));
+        let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty() && is_of_now());
         rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(made).or_else(kept)
     }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::Known;
 use ccm_kit::batch::{Bulk, Interrupted, Limits};
 use ccm_kit::call::ErrorKind;
+use ccm_kit::{Cluster, Known};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::env::Env;
 use super::facts::{Facts, NetworkFacts};
 use super::hosts::Host;
+use super::lately::Lately;
 use super::missing::Missing;
 use super::observed::Observed;
 use super::plan::{self, Needs, needs_rule};
@@ -58,6 +59,7 @@ pub(super) struct Reads {
     facts: Facts,
     tags: Known<ZoneTags>,
     pub(super) missing: Missing,
+    pub(super) lately: Lately,
     /// The zones in which the group could not be created, until that succeeds.
     pub(super) refused_groups: Mutex<BTreeSet<String>>,
     /// The balancers without leftovers, with their shape.
@@ -77,6 +79,10 @@ impl Unread {
     fn add(&self, kind: Collection, name: &str, error: ProviderError) {
         tracing::debug!(kind = kind.as_str(), name, %error, "not read");
         self.0.lock().insert(Observed::key(kind, name), error);
+    }
+
+    fn has(&self, kind: Collection, name: &str) -> bool {
+        self.0.lock().contains_key(&Observed::key(kind, name))
     }
 
     fn into(self, observed: &mut Observed) {
@@ -113,7 +119,7 @@ impl Bulk for ZoneTags {
 }
 
 impl Reads {
-    pub(super) fn new(client: Client, facts: Facts) -> Self {
+    pub(super) fn new(client: Client, facts: Facts, cluster: Cluster) -> Self {
         let tags = ZoneTags(client.clone());
         let limits = Limits { window_max: WINDOW, ..Limits::of(64) };
         Self {
@@ -121,6 +127,7 @@ impl Reads {
             facts,
             tags: Known::new(tags, limits, TAGS_AGE, Duration::ZERO),
             missing: Missing::default(),
+            lately: Lately::new(cluster),
             refused_groups: Mutex::default(),
             settled: Mutex::default(),
             unlisted: Mutex::default(),
@@ -341,7 +348,7 @@ impl Reads {
             self.groups(env, cluster, &needs, &unread),
             self.tags_of(&needs.tagged, &unread),
         );
-        observed.rules.extend(rules);
+        observed.rules.extend(self.current(&needs.rules, rules, &unread));
         observed.addresses.extend(addresses);
         observed.pools.extend(pools);
         observed.backends.extend(backends);
@@ -356,6 +363,22 @@ impl Reads {
             }
         }
         unread.into(observed);
+    }
+
+    /// Without the rules of which the cloud shows an older state than this process has written.
+    fn current(
+        &self,
+        names: &BTreeSet<String>,
+        mut rules: BTreeMap<String, ForwardingRule>,
+        unread: &Unread,
+    ) -> BTreeMap<String, ForwardingRule> {
+        for name in names.iter().filter(|name| !unread.has(Collection::ForwardingRules, name)) {
+            if let Err(error) = self.lately.check(name, rules.get(name)) {
+                rules.remove(name);
+                unread.add(Collection::ForwardingRules, name, error);
+            }
+        }
+        rules
     }
 
     /// The objects with these names that exist, read one by one or with a list. Roles made for the Go program do not

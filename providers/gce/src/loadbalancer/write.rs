@@ -130,7 +130,10 @@ impl Writer<'_> {
     }
 
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
-        let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
+        let Some(sent) = self.client.begin(write).await? else {
+            self.reads.lately.wrote(write);
+            return Ok(Written::Done);
+        };
         let name = sent.key().to_owned();
         self.ongoing.sent.lock().insert(name.clone(), (sent, meant, key(step)));
         let verb = match step.verb {
@@ -176,7 +179,7 @@ impl Writer<'_> {
             }
             Ok(None) => drop(self.ongoing.sent.lock().remove(&operation.name)),
         }
-        let ended = self.client.ended(&sent);
+        let ended = self.client.ended(&sent).inspect(|()| self.reads.lately.wrote(&sent.write));
         let result = ended.or_else(|error| self.failed(&sent.write, &meant, error));
         Ok(result.inspect_err(|_| self.note_group(&sent.write)).err().map_or(Progress::Done, Progress::Failed))
     }
@@ -246,6 +249,7 @@ impl Writer<'_> {
             Act::InsertRule(_) => {
                 let rule: Option<ForwardingRule> =
                     self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
+                let rule = rule.filter(|rule| self.reads.lately.check(&write.name, Some(rule)).is_ok());
                 known(step, outputs, rule.map(|rule| rule.ip_address))
             }
             // The others are members.

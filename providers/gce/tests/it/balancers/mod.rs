@@ -7,6 +7,7 @@ mod crash;
 mod errors;
 mod groups;
 mod inspect;
+mod lag;
 mod life;
 mod lives;
 mod measure;
