@@ -163,13 +163,6 @@ impl<W> Memory<W> {
         (refusal.fingerprint == fingerprint).then(|| refusal.error.clone())
     }
 
-    /// Remembers an error for this time if the cloud would refuse the same write again.
-    pub(super) fn note(&self, request: Option<Request>, error: &ProviderError, lasts: Duration) {
-        if let Some(request) = request.filter(|_| is_final(error)) {
-            self.keep(request, error, lasts);
-        }
-    }
-
     /// Remembers an error for this time.
     pub(super) fn keep(&self, Request { key, fingerprint, uids }: Request, error: &ProviderError, lasts: Duration) {
         let refusal = Refusal { fingerprint, uids, until: Instant::now() + lasts, error: error.clone() };

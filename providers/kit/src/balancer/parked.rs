@@ -63,7 +63,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             return;
         }
         self.fail_waiting(parked, error, results);
-        self.memory.note(parked.request.clone(), error, self.remembers(&parked.restore, error));
+        self.note(parked.request.clone(), &parked.restore, error);
         let is_deleted =
             |item: &ServiceWork| item.action == ServiceAction::Delete && parked.services.contains(&item.service.key());
         if is_refusal(error) && !parked.restore.is_empty() && !self.work.iter().any(is_deleted) {

@@ -225,8 +225,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut refused = results.refused.iter().filter_map(|(index, error)| Some((steps.get(*index)?, error)));
         let cause = refused.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
         if let Some((_, error)) = cause {
-            let lasts = if is_final(error) { REFUSED } else { DENIED };
-            self.memory.keep(Request::room_for(step, self.work), error, lasts);
+            self.memory.keep(Request::room_for(step, self.work), error, trial_after(error));
         }
         cause.is_some()
     }
@@ -329,8 +328,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut result = match refused {
             Some(refused) => refused,
             None => self.write(step, &sending).await.inspect_err(|failure| {
-                let lasts = self.remembers(&restore, &failure.error);
-                self.memory.note(Request::of(step, self.work), &failure.error, lasts);
+                self.note(Request::of(step, self.work), &restore, &failure.error);
             }),
         };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)
@@ -356,9 +354,16 @@ impl<C: BalancerCloud> Run<'_, C> {
         (index, result.map_err(|failure| failure.error))
     }
 
-    /// For how long a refusal is remembered. Each trial takes away what the step replaces.
-    pub(super) fn remembers(&self, restore: &[Arc<Step<C::Write>>], error: &ProviderError) -> Duration {
-        if restore.is_empty() { self.cloud.remembers(error) } else { REFUSED }
+    /// Remembers a refusal; also one that may pass if each trial takes away what the step replaces.
+    pub(super) fn note(&self, request: Option<Request>, restore: &[Arc<Step<C::Write>>], error: &ProviderError) {
+        let lasts = match restore.is_empty() {
+            true if is_final(error) => self.cloud.remembers(error),
+            false if is_refusal(error) => trial_after(error),
+            _ => return,
+        };
+        if let Some(request) = request {
+            self.memory.keep(request, error, lasts);
+        }
     }
 
     /// Makes again what a refused write replaces.
@@ -434,6 +439,11 @@ impl From<ProviderError> for Failure {
     fn from(error: ProviderError) -> Self {
         Self { error, was_accepted: false }
     }
+}
+
+/// The time after which something is removed again for a request that failed.
+fn trial_after(error: &ProviderError) -> Duration {
+    if is_final(error) { REFUSED } else { DENIED }
 }
 
 /// Whether the cloud changed nothing and refuses the request.

@@ -181,6 +181,10 @@ fn invalid() -> Fate {
     Fate::Refused(ErrorClass::Invalid { findings: Vec::new() })
 }
 
+fn denied() -> Fate {
+    Fate::Refused(ErrorClass::Denied { action: String::new() })
+}
+
 #[tokio::test]
 async fn a_failed_part_stops_what_needs_it_and_nothing_else() {
     let one = || Items::one(0);
@@ -234,8 +238,7 @@ async fn a_failed_step_concerns_only_its_items() {
         step("frame of b", Items::one(1), Part::new(Kind::Frame)).stage(2),
         step("frame of c", Items::one(2), Part::new(Kind::Frame)).stage(2),
     ];
-    let denied = Fate::Refused(ErrorClass::Denied { action: "checks.insert".into() });
-    let engine = engine(steps, &[("check of both", denied)]);
+    let engine = engine(steps, &[("check of both", denied())]);
     let answers = reconcile(&engine, &ensure(&["a", "b", "c"])).await;
     let failed: Vec<bool> = answers.iter().map(|answer| answer.result.is_err()).collect();
     assert_eq!(failed, [true, true, false]);
@@ -467,19 +470,23 @@ async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
 #[tokio::test(start_paused = true)]
 async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
     for (removes, makes) in [(Verb::Delete, Verb::Create), (Verb::Detach, Verb::Attach)] {
-        let of = |name, verb| {
-            let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
-            (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
-            step
-        };
-        let new = of("new rule", makes).restore(of("old rule", makes));
-        let engine = engine(vec![of("remove", removes), new], &[("new rule", invalid())]);
-        let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
-        assert_eq!(answer.result.unwrap_err().to_string(), "refused");
-        assert_eq!(tried(&engine), ["remove", "new rule", "old rule"]);
-        engine.cloud().written.lock().clear();
-        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
-        assert_eq!(tried(&engine), [""; 0]);
+        for (fate, lasts) in [(invalid(), memory::REFUSED), (denied(), memory::DENIED)] {
+            let of = |name, verb| {
+                let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
+                (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
+                step
+            };
+            let new = of("new rule", makes).restore(of("old rule", makes));
+            let engine = engine(vec![of("remove", removes), new], &[("new rule", fate.clone())]);
+            let all = ["remove", "new rule", "old rule"];
+            for (after, expected) in [(Duration::ZERO, &all[..]), (lasts / 2, &[]), (lasts / 2, &all)] {
+                tokio::time::advance(after).await;
+                let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+                assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+                assert_eq!(tried(&engine), expected, "{fate:?}");
+                engine.cloud().written.lock().clear();
+            }
+        }
     }
 }
 
@@ -491,7 +498,6 @@ async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached()
         (step.summary.verb, step.summary.id) = (verb, id.to_owned());
         step
     };
-    let denied = || Fate::Refused(ErrorClass::Denied { action: "delete".into() });
     let passing = || Fate::Refused(ErrorClass::Transient { after: None });
     for (verb, fate, comes_back) in [
         (Verb::Delete, invalid(), true),

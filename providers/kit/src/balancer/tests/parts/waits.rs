@@ -157,9 +157,12 @@ async fn until_done(engine: &Engine<Script>, work: &[ServiceWork]) -> Vec<&'stat
 #[tokio::test(start_paused = true)]
 async fn what_was_removed_comes_back_if_the_removal_or_the_creation_takes_long() {
     let late = || Fate::TakesAndFails(LONG, refused_later());
+    let denied_later = Fate::TakesAndFails(LONG, ErrorClass::Denied { action: String::new() });
     for fates in [
         [("remove", Fate::Takes(LONG)), ("new rule", invalid())],
+        [("remove", Fate::Takes(LONG)), ("new rule", denied())],
         [("remove", Fate::Takes(Duration::ZERO)), ("new rule", late())],
+        [("remove", Fate::Takes(Duration::ZERO)), ("new rule", denied_later)],
         [("remove", Fate::Takes(LONG)), ("new rule", late())],
     ] {
         let engine = engine([replaced(), vec![beside()]].concat(), &fates);
