@@ -16,7 +16,7 @@
 //! * No write begins after a shutdown has begun, except those that complete a replacement: what was deleted for a
 //!   successor comes back if that is refused, in this call or a later one. Nothing runs outside of the call.
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
-//!   passed; after ten minutes if only a permission is missing and each trial removes something.
+//!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something.
 //! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).
 
 mod engine;

@@ -10,7 +10,7 @@ use ccm_provider::{ErrorClass, ProviderError, ServiceAction, ServiceWork};
 use futures::future::join_all;
 
 use super::memory::Parked;
-use super::run::{Accepted, PATIENCE, Results, Run, Running, Sending, is_refusal};
+use super::run::{Accepted, PATIENCE, Results, Run, Running, Sending, is_refused};
 use super::{BalancerCloud, Progress};
 
 /// The limit of a read of an operation of an earlier call.
@@ -66,7 +66,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         self.note(parked.request.clone(), &parked.restore, error);
         let is_deleted =
             |item: &ServiceWork| item.action == ServiceAction::Delete && parked.services.contains(&item.service.key());
-        if is_refusal(error) && !parked.restore.is_empty() && !self.work.iter().any(is_deleted) {
+        if is_refused(error, true) && !parked.restore.is_empty() && !self.work.iter().any(is_deleted) {
             self.bring_back_for_a_moment(object, parked).await;
         }
     }

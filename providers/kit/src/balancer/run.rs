@@ -295,7 +295,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             }
             Err(error) => {
                 results.fail_step(step, &error);
-                if is_refusal(&error) {
+                if is_refused(&error, true) {
                     results.refused.insert(index, error);
                 }
             }
@@ -328,11 +328,13 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut result = match refused {
             Some(refused) => refused,
             None => self.write(step, &sending).await.inspect_err(|failure| {
-                self.note(Request::of(step, self.work), &restore, &failure.error);
+                if failure.at != Stage::Done {
+                    self.note(Request::of(step, self.work), &restore, &failure.error);
+                }
             }),
         };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)
-            && is_refusal(&failure.error)
+            && failure.is_refusal(false)
         {
             result = self.write(instead, &after).await;
         }
@@ -341,12 +343,12 @@ impl<C: BalancerCloud> Run<'_, C> {
                 self.memory.is_replaced(&step.object());
                 room.into_iter().for_each(|room| self.memory.removed(room));
             }
-            Err(failure) if is_refusal(&failure.error) => {
+            Err(failure) if failure.is_refusal(!restore.is_empty()) => {
                 self.bring_back(&step.object(), &restore, &after).await;
             }
             Err(_) => {}
         }
-        if let (Err(Failure { error, was_accepted: true }), Some(undo)) = (&result, &step.undo)
+        if let (Err(Failure { error, at: Stage::Accepted }), Some(undo)) = (&result, &step.undo)
             && let Err(Failure { error: second, .. }) = self.write(undo, &after).await
         {
             tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
@@ -358,7 +360,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     pub(super) fn note(&self, request: Option<Request>, restore: &[Arc<Step<C::Write>>], error: &ProviderError) {
         let lasts = match restore.is_empty() {
             true if is_final(error) => self.cloud.remembers(error),
-            false if is_refusal(error) => trial_after(error),
+            false if is_refused(error, true) => trial_after(error),
             _ => return,
         };
         if let Some(request) = request {
@@ -375,7 +377,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             if let Err(Failure { error, .. }) = self.write(one, &sending).await {
                 tracing::warn!(object = one.object(), %error, "what a refused write replaces is not there again");
                 is_back = false;
-                if is_refusal(&error) {
+                if is_refused(&error, true) {
                     self.memory.is_missing(object);
                 }
             }
@@ -398,15 +400,18 @@ impl<C: BalancerCloud> Run<'_, C> {
         let write = self.cloud.write(step, self.made, scope);
         let operation = match tokio::time::timeout(limit, write).await.unwrap_or_else(|_| late())? {
             Written::Done => return Ok(()),
-            Written::Failed(error) => return Err(Failure { error, was_accepted: true }),
+            Written::Failed(error) => return Err(Failure { error, at: Stage::Accepted }),
             Written::Accepted(operation) => operation,
         };
         let running = Running { operation: operation.clone(), since: Instant::now(), is_step, is_last };
         accepted.lock().insert(index, running);
         let end = self.until_done(&operation, scope).await;
         accepted.lock().remove(&index);
-        end.map_err(|error| Failure { was_accepted: !error.is_in_progress(), error })?;
-        Ok(self.cloud.completed(step, self.made).await?)
+        end.map_err(|error| match error.is_in_progress() {
+            true => error.into(),
+            false => Failure { error, at: Stage::Accepted },
+        })?;
+        self.cloud.completed(step, self.made).await.map_err(|error| Failure { error, at: Stage::Done })
     }
 
     async fn until_done(&self, operation: &Operation, scope: &Scope) -> Result<(), ProviderError> {
@@ -432,12 +437,27 @@ fn at<W>(steps: &[Step<W>], index: usize) -> Option<(&Step<W>, &[Step<W>])> {
 /// The failure of a write.
 struct Failure {
     error: ProviderError,
-    was_accepted: bool,
+    at: Stage,
+}
+
+/// What a write had reached when it failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Sent,
+    Accepted,
+    /// Only its result could not be read.
+    Done,
+}
+
+impl Failure {
+    fn is_refusal(&self, restores: bool) -> bool {
+        self.at != Stage::Done && is_refused(&self.error, restores)
+    }
 }
 
 impl From<ProviderError> for Failure {
     fn from(error: ProviderError) -> Self {
-        Self { error, was_accepted: false }
+        Self { error, at: Stage::Sent }
     }
 }
 
@@ -449,4 +469,9 @@ fn trial_after(error: &ProviderError) -> Duration {
 /// Whether the cloud changed nothing and refuses the request.
 pub fn is_refusal(error: &ProviderError) -> bool {
     is_final(error) || matches!(error.class(), ErrorClass::Denied { .. })
+}
+
+/// Whether the cloud refuses a request, or, if something was removed for it, also for a reason such as a quota or a policy.
+pub(super) fn is_refused(error: &ProviderError, restores: bool) -> bool {
+    is_refusal(error) || restores && error.class() == ErrorClass::Unknown
 }

@@ -42,6 +42,8 @@ struct Script {
     remembers: Option<Duration>,
     /// The first item is another controller's.
     is_elsewhere: bool,
+    /// Whether the results of accepted writes may not be read.
+    denies_results: bool,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -145,6 +147,11 @@ impl BalancerCloud for Script {
         let (name, _) = self.fates.get_key_value(&*operation.name).unwrap();
         self.written.lock().push(name);
         Ok(Progress::Done)
+    }
+
+    async fn completed(&self, _: &Step<&'static str>, (): &()) -> Result<(), ProviderError> {
+        let denied = ErrorClass::Denied { action: String::new() };
+        if self.denies_results { Err(ProviderError::new(denied, "the role lacks the right")) } else { Ok(()) }
     }
 
     fn report(&self, _: &[ServiceWork], findings: &[Finding]) {
@@ -470,7 +477,8 @@ async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
 #[tokio::test(start_paused = true)]
 async fn what_was_removed_for_a_refused_successor_comes_back_and_stays() {
     for (removes, makes) in [(Verb::Delete, Verb::Create), (Verb::Detach, Verb::Attach)] {
-        for (fate, lasts) in [(invalid(), memory::REFUSED), (denied(), memory::DENIED)] {
+        let quota = Fate::Refused(ErrorClass::Unknown);
+        for (fate, lasts) in [(invalid(), memory::REFUSED), (denied(), memory::DENIED), (quota, memory::DENIED)] {
             let of = |name, verb| {
                 let mut step = step(name, Items::one(0), Part::new(Kind::Frame));
                 (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
@@ -503,6 +511,7 @@ async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached()
         (Verb::Delete, invalid(), true),
         (Verb::Delete, denied(), true),
         (Verb::Update, denied(), true),
+        (Verb::Update, Fate::Refused(ErrorClass::Unknown), true),
         (Verb::Update, passing(), false),
     ] {
         let new = of("new rule", Verb::Create, "rule").restore(of("old pool", Verb::Update, "pool"));
@@ -517,6 +526,17 @@ async fn what_was_deleted_comes_back_and_stays_if_its_successor_is_not_reached()
         reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
         assert_eq!(tried(&engine).is_empty(), comes_back);
     }
+}
+
+/// It is there: nothing comes back.
+#[tokio::test(start_paused = true)]
+async fn a_successor_whose_result_cannot_be_read_stays() {
+    let new = step("new", Items::one(0), Part::new(Kind::Frame));
+    let new = new.restore(step("old", Items::one(0), Part::new(Kind::Frame)));
+    let mut engine = engine(vec![new], &[("new", Fate::Takes(Duration::ZERO))]);
+    engine.cloud.denies_results = true;
+    reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+    assert_eq!(tried(&engine), ["new"]);
 }
 
 #[tokio::test(start_paused = true)]

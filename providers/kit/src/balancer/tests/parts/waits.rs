@@ -158,11 +158,13 @@ async fn until_done(engine: &Engine<Script>, work: &[ServiceWork]) -> Vec<&'stat
 async fn what_was_removed_comes_back_if_the_removal_or_the_creation_takes_long() {
     let late = || Fate::TakesAndFails(LONG, refused_later());
     let denied_later = Fate::TakesAndFails(LONG, ErrorClass::Denied { action: String::new() });
+    let quota_later = Fate::TakesAndFails(LONG, ErrorClass::Unknown);
     for fates in [
         [("remove", Fate::Takes(LONG)), ("new rule", invalid())],
         [("remove", Fate::Takes(LONG)), ("new rule", denied())],
         [("remove", Fate::Takes(Duration::ZERO)), ("new rule", late())],
         [("remove", Fate::Takes(Duration::ZERO)), ("new rule", denied_later)],
+        [("remove", Fate::Takes(Duration::ZERO)), ("new rule", quota_later)],
         [("remove", Fate::Takes(LONG)), ("new rule", late())],
     ] {
         let engine = engine([replaced(), vec![beside()]].concat(), &fates);
@@ -204,11 +206,14 @@ async fn a_refused_successor_is_sent_again_if_what_was_removed_is_refused_too() 
     };
     let refused = |fate| (replaced(), vec![("new rule", fate), ("old rule", invalid())]);
     let late = Fate::TakesAndFails(LONG, refused_later());
+    let of_unknown = || Fate::Refused(ErrorClass::Unknown);
+    let unknown = (replaced(), vec![("new rule", of_unknown()), ("old rule", of_unknown())]);
     for ((steps, fates), first, again) in [
         (refused(invalid()), &["remove", "new rule", "old rule"][..], ["new rule", "old rule"]),
         // The call in which the refusal arrives sends it again.
         (refused(late), &["remove", "new rule", "old rule", "new rule"], ["old rule", "new rule"]),
         (pool(invalid()), &["remove", "pool", "old rule"], ["pool", "old rule"]),
+        (unknown, &["remove", "new rule", "old rule"], ["new rule", "old rule"]),
     ] {
         let mut engine = engine(steps, &fates);
         let work = ensure(&["web"]);
