@@ -16,6 +16,8 @@ use super::step::{Items, Kind, Part, Step};
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
 /// The same for a missing permission: somebody may have granted it.
 pub(super) const DENIED: Duration = Duration::from_secs(600);
+/// What was removed comes back after this time even if the failures of its successor may pass.
+const OVERDUE: Duration = Duration::from_secs(60);
 /// Annotations that the program writes, also after a refusal: such a change is no reason to try again.
 const OWN: &str = "cloud-controller-manager/";
 /// The bounds of the delay until an unfinished operation is read again; in between it is a quarter of its age.
@@ -57,7 +59,7 @@ pub(super) struct Removed<W> {
     restore: Vec<Arc<Step<W>>>,
     /// The UIDs of its Services: others of the same name never had it.
     uids: BTreeSet<String>,
-    until: Instant,
+    at: Instant,
 }
 
 /// The object of a successor, and what was removed for it.
@@ -110,7 +112,7 @@ impl<W> Removed<W> {
         let of_object = successors().find(|successor| successor.object() == deletion.object());
         let successor = of_object.or_else(|| successors().next())?;
         let restore = successor.restore.clone();
-        let removed = Self { restore, uids: uids(successor, work), until: Instant::now() + REFUSED };
+        let removed = Self { restore, uids: uids(successor, work), at: Instant::now() };
         Some((successor.object(), removed.into()))
     }
 }
@@ -172,7 +174,7 @@ impl<W> Memory<W> {
     /// Remembers what was removed, until its successor is there.
     pub(super) fn removed(&self, (successor, removed): Room<W>) {
         let mut all = self.removed.lock();
-        all.retain(|_, one| Instant::now() < one.until);
+        all.retain(|_, one| one.at.elapsed() < REFUSED);
         all.insert(successor, removed);
     }
 
@@ -183,9 +185,18 @@ impl<W> Memory<W> {
 
     /// What was removed for this step, by an earlier one.
     pub(super) fn removed_for(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Vec<Arc<Step<W>>>> {
+        self.removal(step, work).map(|one| one.restore.clone())
+    }
+
+    /// Whether the successor of what was removed should have been there for some time.
+    pub(super) fn is_overdue(&self, step: &Step<W>, work: &[ServiceWork]) -> bool {
+        self.removal(step, work).is_some_and(|one| one.at.elapsed() > OVERDUE)
+    }
+
+    fn removal(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Arc<Removed<W>>> {
         let all = self.removed.lock();
-        let removed = all.get(&step.object()).filter(|one| Instant::now() < one.until)?;
-        (removed.uids == uids(step, work)).then(|| removed.restore.clone())
+        let removed = all.get(&step.object()).filter(|one| one.at.elapsed() < REFUSED)?;
+        (removed.uids == uids(step, work)).then(|| removed.clone())
     }
 
     /// The load balancer of this Service is deleted.

@@ -14,7 +14,8 @@
 //! * A write that takes long is [`Written::Accepted`]: the engine polls it, gives the worker back meanwhile, and after
 //!   some time answers [`in progress`](ccm_provider::ProviderError::in_progress). The next call continues.
 //! * No write begins after a shutdown has begun, except those that complete a replacement: what was deleted for a
-//!   successor comes back if that is refused, in this call or a later one. Nothing runs outside of the call.
+//!   successor comes back if that is refused, or still fails after a minute, in this call or a later one. Nothing runs
+//!   outside of the call.
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
 //!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something.
 //! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).

@@ -45,16 +45,16 @@ pub(super) struct Results {
     pub(super) lost: BTreeSet<String>,
     /// The parts that failed, by item.
     failed: Vec<BTreeSet<Part>>,
-    /// The refused steps, by index.
-    refused: BTreeMap<usize, ProviderError>,
+    /// The errors of steps, by index.
+    by_step: BTreeMap<usize, ProviderError>,
     /// The objects that were deleted.
     deleted: BTreeSet<String>,
 }
 
 impl Results {
     pub(super) fn new(count: usize) -> Self {
-        let (lost, refused, deleted) = Default::default();
-        Self { errors: vec![None; count], written: 0, lost, failed: vec![BTreeSet::new(); count], refused, deleted }
+        let (lost, by_step, deleted) = Default::default();
+        Self { errors: vec![None; count], written: 0, lost, failed: vec![BTreeSet::new(); count], by_step, deleted }
     }
 
     /// Records an error of one item.
@@ -214,7 +214,12 @@ impl<C: BalancerCloud> Run<'_, C> {
         of_object.or_else(refusal).or_else(ends)
     }
 
-    /// Whether what a step replaces was deleted before another one of its part was refused. That is remembered: otherwise
+    /// Whether what was removed for the step comes back although its failure may pass: it is missing for some time.
+    fn is_overdue(&self, step: &Step<C::Write>, error: &ProviderError) -> bool {
+        !error.is_in_progress() && self.memory.is_overdue(step, self.work)
+    }
+
+    /// Whether what a step replaces was deleted before another one of its part failed. That is remembered: otherwise
     /// each call would delete what the one before has restored.
     fn is_missed(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
         let is_deleted = !step.restore.is_empty() && results.deleted.contains(&step.object());
@@ -222,8 +227,10 @@ impl<C: BalancerCloud> Run<'_, C> {
         if is_made || !is_deleted && self.memory.removed_for(step, self.work).is_none() {
             return false;
         }
-        let mut refused = results.refused.iter().filter_map(|(index, error)| Some((steps.get(*index)?, error)));
-        let cause = refused.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
+        let given_up =
+            results.by_step.iter().filter(|(_, error)| is_refused(error, true) || self.is_overdue(step, error));
+        let mut causes = given_up.filter_map(|(index, error)| Some((steps.get(*index)?, error)));
+        let cause = causes.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
         if let Some((_, error)) = cause {
             self.memory.keep(Request::room_for(step, self.work), error, trial_after(error));
         }
@@ -295,9 +302,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             }
             Err(error) => {
                 results.fail_step(step, &error);
-                if is_refused(&error, true) {
-                    results.refused.insert(index, error);
-                }
+                results.by_step.insert(index, error);
             }
         }
     }
@@ -344,6 +349,10 @@ impl<C: BalancerCloud> Run<'_, C> {
                 room.into_iter().for_each(|room| self.memory.removed(room));
             }
             Err(failure) if failure.is_refusal(!restore.is_empty()) => {
+                self.bring_back(&step.object(), &restore, &after).await;
+            }
+            Err(Failure { error, at }) if *at != Stage::Done && self.is_overdue(step, error) => {
+                self.memory.keep(Request::room_for(step, self.work), error, DENIED);
                 self.bring_back(&step.object(), &restore, &after).await;
             }
             Err(_) => {}

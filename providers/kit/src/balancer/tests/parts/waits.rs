@@ -195,6 +195,39 @@ async fn what_was_removed_comes_back_if_its_successor_fails_and_is_refused_then(
     assert_eq!(all, ["remove", "new rule", "new rule", "old rule"]);
 }
 
+/// The port is not left without traffic for as long as that lasts.
+#[tokio::test(start_paused = true)]
+async fn what_was_removed_comes_back_after_a_minute_of_passing_failures_and_stays_for_a_while() {
+    let with_pool = || {
+        let mut pool = step("pool", Items::one(0), Part::new(Kind::Frame)).stage(2);
+        pool.summary.id = "pool".to_owned();
+        let [remove, new] = replaced().try_into().unwrap();
+        vec![remove, pool, new.stage(3)]
+    };
+    for (steps, fails) in [(replaced(), "new rule"), (with_pool(), "pool")] {
+        for class in [ErrorClass::Transient { after: None }, ErrorClass::Throttled { after: None }] {
+            let engine = engine(steps.clone(), &[(fails, Fate::Refused(class))]);
+            let work = ensure(&["web"]);
+            for (seconds, expected) in [
+                (0, &["remove", fails][..]),
+                (59, &[fails]),
+                (2, &[fails, "old rule"]),
+                (599, &[]),
+                (2, &["remove", fails]),
+            ] {
+                tokio::time::advance(Duration::from_secs(seconds)).await;
+                let answer = reconcile(&engine, &work).await.remove(0);
+                assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+                let tried = tried(&engine);
+                assert_eq!(tried, expected, "{fails} after {seconds} s");
+                if tried.contains(&"old rule") {
+                    engine.cloud().written.lock().clear();
+                }
+            }
+        }
+    }
+}
+
 /// There is nothing that a trial would interrupt.
 #[tokio::test(start_paused = true)]
 async fn a_refused_successor_is_sent_again_if_what_was_removed_is_refused_too() {
