@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -177,8 +178,8 @@ pub async fn run<R: Reconciler>(
 ) {
     let (ended_tx, mut ended) = mpsc::unbounded_channel::<BTreeSet<R::Group>>();
     let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
-    // Groups in progress, with the keys that wait for them.
-    let mut busy: HashMap<R::Group, Vec<R::Key>> = HashMap::new();
+    // Groups in progress, with the keys that wait for them, and the mark for their sync that some do.
+    let mut busy: HashMap<R::Group, (Vec<R::Key>, Arc<AtomicBool>)> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
         let keys = tokio::select! {
@@ -186,7 +187,7 @@ pub async fn run<R: Reconciler>(
             Some(groups) = ended.recv() => {
                 let mut waiting = Vec::new();
                 for group in groups {
-                    waiting.extend(busy.remove(&group).unwrap_or_default());
+                    waiting.extend(busy.remove(&group).unwrap_or_default().0);
                 }
                 if waiting.is_empty() {
                     continue;
@@ -215,13 +216,18 @@ pub async fn run<R: Reconciler>(
         let mut batch: Groups<R> = BTreeMap::new();
         for key in keys {
             let Some(groups) = worker.groups(&key) else { continue };
-            if let Some(together) = batch.get_mut(&groups).filter(|keys| keys.len() < reconciler.most_together()) {
+            if let Some((together, _)) =
+                batch.get_mut(&groups).filter(|(keys, _)| keys.len() < reconciler.most_together())
+            {
                 together.push(key);
-            } else if let Some(waiting) = groups.iter().find(|group| busy.contains_key(*group)) {
-                busy.entry(waiting.clone()).or_default().push(key);
+            } else if let Some(group) = groups.iter().find(|group| busy.contains_key(*group)) {
+                let (waiting, awaited) = busy.entry(group.clone()).or_default();
+                waiting.push(key);
+                awaited.store(true, Ordering::Relaxed);
             } else {
-                busy.extend(groups.iter().map(|group| (group.clone(), Vec::new())));
-                batch.insert(groups, vec![key]);
+                let awaited = Arc::<AtomicBool>::default();
+                busy.extend(groups.iter().map(|group| (group.clone(), (Vec::new(), awaited.clone()))));
+                batch.insert(groups, (vec![key], awaited));
             }
         }
         if batch.is_empty() {
@@ -233,8 +239,8 @@ pub async fn run<R: Reconciler>(
     while tasks.join_next().await.is_some() {}
 }
 
-/// Keys that are processed together, with all groups that their work touches.
-type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, Vec<<R as Reconciler>::Key>>;
+/// Keys that are processed together, with all groups that their work touches, and the mark that others wait for these.
+type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, (Vec<<R as Reconciler>::Key>, Arc<AtomicBool>)>;
 
 struct Batch<R: Reconciler> {
     reconciler: Arc<R>,
@@ -251,6 +257,8 @@ struct Held<R: Reconciler> {
     batch: Arc<Batch<R>>,
     groups: BTreeSet<R::Group>,
     open: BTreeSet<R::Key>,
+    /// Whether keys wait for the groups.
+    awaited: Arc<AtomicBool>,
 }
 
 impl<R: Reconciler> Held<R> {
@@ -320,10 +328,10 @@ impl<R: Reconciler> Batch<R> {
 
     async fn run(self, batch: Groups<R>) {
         let me = Arc::new(self);
-        let hold = |(groups, keys): (BTreeSet<R::Group>, Vec<R::Key>)| {
-            (Held { batch: me.clone(), groups, open: keys.iter().cloned().collect() }, keys)
-        };
-        let held: Vec<(Held<R>, Vec<R::Key>)> = batch.into_iter().map(hold).collect();
+        let held = batch.into_iter().map(|(groups, (keys, awaited))| {
+            (Held { batch: me.clone(), groups, open: keys.iter().cloned().collect(), awaited }, keys)
+        });
+        let held: Vec<(Held<R>, Vec<R::Key>)> = held.collect();
         let mut observed = None;
         if !me.reconciler.reads_stores() {
             let keys: Vec<R::Key> = held.iter().flat_map(|(_, keys)| keys).cloned().collect();
@@ -371,7 +379,7 @@ impl<R: Reconciler> Batch<R> {
     ) {
         // When no new work may begin, keys that wait for a slot are left to the next leader.
         let Some(Ok(slot)) = self.leadership.until_ended(self.slots.clone().acquire_owned()).await else { return };
-        let slot = Slot::new(self.slots.clone(), slot, self.leadership.clone());
+        let slot = Slot::new(self.slots.clone(), slot, self.leadership.clone(), held.awaited.clone());
         let run = async {
             let observed = match observed {
                 Some(observed) => observed,

@@ -31,6 +31,10 @@ pub trait Turn: Send + Sync {
     fn wait_ends(&self);
     /// Completes when the work may go on.
     async fn resumed(&self);
+    /// Whether work on other objects waits for the end of this one.
+    fn is_waited_for(&self) -> bool {
+        false
+    }
 }
 
 /// Adds finalizers to a Service: see [`Scope::begins`].
@@ -112,6 +116,11 @@ impl Scope {
     pub fn may_write(&self) -> Result<(), ProviderError> {
         let may_write = |turn: &Arc<dyn Turn>| if self.completes { turn.may_complete() } else { turn.may_write() };
         if self.turn.as_ref().is_none_or(may_write) { Ok(()) } else { Err(stopping()) }
+    }
+
+    /// Whether work on other objects waits for the end of the call: it should not wait for long.
+    pub fn is_waited_for(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.is_waited_for())
     }
 
     /// Waits for the cloud without occupying a worker. A wait only reads, so a shutdown ends it, unless it is

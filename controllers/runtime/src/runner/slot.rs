@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -59,12 +60,19 @@ pub(super) struct Slot {
     held: Mutex<Option<(OwnedSemaphorePermit, Instant)>>,
     /// The slot was taken or given back.
     changed: Notify,
+    /// Whether keys wait for the groups of the sync.
+    awaited: Arc<AtomicBool>,
 }
 
 impl Slot {
-    pub(super) fn new(slots: Arc<Semaphore>, permit: OwnedSemaphorePermit, leadership: Leadership) -> Arc<Self> {
+    pub(super) fn new(
+        slots: Arc<Semaphore>,
+        permit: OwnedSemaphorePermit,
+        leadership: Leadership,
+        awaited: Arc<AtomicBool>,
+    ) -> Arc<Self> {
         let held = Mutex::new(Some((permit, Instant::now())));
-        Arc::new(Self { slots, leadership, held, changed: Notify::new() })
+        Arc::new(Self { slots, leadership, held, changed: Notify::new(), awaited })
     }
 
     fn give_back(&self) {
@@ -124,5 +132,9 @@ impl Turn for Slot {
             *self.held.lock() = Some((permit, Instant::now()));
             self.changed.notify_one();
         }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 }

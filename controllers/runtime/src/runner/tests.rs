@@ -391,6 +391,49 @@ async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_w
     assert!(scope().waiting(std::future::ready(7)).await.is_ok_and(|value| value == 7));
 }
 
+/// Asks twice whether keys of its groups wait for its end.
+struct Awaited(Mutex<Vec<bool>>);
+
+#[async_trait]
+impl Reconciler for Awaited {
+    type Key = u32;
+    type Observed = ();
+    type Group = u32;
+    fn name(&self) -> &'static str {
+        "awaited"
+    }
+    fn groups(&self, key: &u32) -> BTreeSet<u32> {
+        [key / 10].into()
+    }
+    async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
+        keys.iter().map(|_| Ok(())).collect()
+    }
+    async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+        for _ in 0..2 {
+            self.0.lock().push(scope().is_waited_for());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        work.into_iter().map(|(key, ())| (key, Ok(Outcome::Done))).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_knows_whether_others_wait_for_its_groups() {
+    let metrics = Metrics::new();
+    let limit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+    let queue = Queue::new("awaited", limit, &metrics);
+    let leadership = Leadership::new(Arc::new(SystemClock));
+    leadership.lead(None);
+    let awaited = Arc::new(Awaited(Mutex::default()));
+    let limits = Limits { batch: 1000, groups: 5 };
+    let _task = tokio::spawn(run(awaited.clone(), queue.clone(), limits, leadership, metrics));
+    queue.add(1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    queue.add(2);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(*awaited.0.lock(), [false, true, false, false]);
+}
+
 /// Fails with one class of errors after the other.
 #[derive(Default)]
 struct Fails(AtomicUsize);

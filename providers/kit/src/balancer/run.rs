@@ -16,7 +16,7 @@ use super::{BalancerCloud, Operation, Progress, Written};
 
 /// A call waits so long for operations while nothing else happens.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// The same if other Services of the call are ready for their answers.
+/// The same if other Services of the call are ready for their answers, or others wait for its end.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two polls of an operation; in between it is a fifth of its age.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
@@ -175,10 +175,12 @@ impl<C: BalancerCloud> Run<'_, C> {
             if running.is_empty() {
                 return;
             }
-            let others_wait = with_steps.iter().any(|place| schedule.has_ended(*place));
+            let others_wait = self.scope.is_waited_for() || with_steps.iter().any(|place| schedule.has_ended(*place));
             let patience = if others_wait { OTHERS_WAIT } else { PATIENCE };
             let look = (last + patience).max(looked + OTHERS_WAIT);
-            match tokio::time::timeout_at(look, running.next()).await {
+            // Others may wait from now on.
+            let soon = look.min(Instant::now() + OTHERS_WAIT);
+            match tokio::time::timeout_at(soon, running.next()).await {
                 Ok(Some((index, result))) => {
                     last = Instant::now();
                     if let Some(step) = steps.get(index) {
@@ -187,6 +189,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                     due.extend(schedule.after(index));
                 }
                 Ok(None) => return,
+                Err(_) if soon < look => {}
                 // A write has no answer yet, or its Service has no traffic until it is done.
                 Err(_) if accepted.lock().len() < running.len() => looked = Instant::now(),
                 Err(_) if last.elapsed() < PATIENCE && self.replaces_any(&accepted, steps) => looked = Instant::now(),

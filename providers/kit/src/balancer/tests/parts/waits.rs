@@ -41,6 +41,19 @@ async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_operation_is_left_soon_after_others_wait_for_the_end_of_the_call() {
+    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", Fate::Takes(LONG))]);
+    let awaited = Arc::new(Stopping::default());
+    let (scope, work, began) = (Scope::new(awaited.clone()), ensure(&["web"]), Instant::now());
+    let (answers, ()) = tokio::join!(engine.reconcile("c", &work, &scope), async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        awaited.2.store(true, Ordering::SeqCst);
+    });
+    assert!(answers[0].result.as_ref().unwrap_err().is_in_progress());
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+}
+
 /// The next observation shows what became of it.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_may_not_be_read_does_not_block_its_object() {
@@ -73,9 +86,9 @@ async fn a_deletion_waits_for_what_is_still_being_made() {
     assert_eq!(tried(&engine), ["rest"], "the rule is there, and the deletion goes on");
 }
 
-/// A process that is asked to stop.
+/// A process that is asked to stop, and whether others wait.
 #[derive(Default)]
-struct Stopping(AtomicBool, tokio::sync::Notify);
+struct Stopping(AtomicBool, tokio::sync::Notify, AtomicBool);
 
 #[async_trait]
 impl Turn for Stopping {
@@ -96,6 +109,10 @@ impl Turn for Stopping {
     fn wait_ends(&self) {}
 
     async fn resumed(&self) {}
+
+    fn is_waited_for(&self) -> bool {
+        self.2.load(Ordering::SeqCst)
+    }
 }
 
 #[tokio::test(start_paused = true)]
