@@ -392,6 +392,10 @@ impl BalancerCloud for Balancers {
         answer.map(|()| Written::Done)
     }
 
+    fn former(&self) -> Option<Duration> {
+        self.cloud.as_ref()?.settling.former()
+    }
+
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
         outputs.lock().finish()
     }

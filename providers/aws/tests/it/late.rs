@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::LoadBalancerExt as _;
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service, shape_of};
@@ -21,6 +22,26 @@ async fn a_deletion_waits_until_aws_shows_what_was_made() {
             let made = process.ensure(CLUSTER, &web, &bed.nodes).await;
             assert_ne!(shape_of(&bed), empty, "{kind} {hidden}: {made:?}");
             bed.delete(&*process, &web).await;
+            assert_eq!(shape_of(&bed), empty, "{kind} {hidden}");
+        }
+    }
+}
+
+/// The process that created it has ended, and only the API knows what it wrote.
+#[tokio::test]
+async fn a_new_leader_deletes_what_the_former_one_has_just_made() {
+    for kind in ["nlb", "clb"] {
+        for hidden in ["load-balancer", "target-group", "security-group"] {
+            let bed = Bed::start("NLBSecurityGroupMode = Managed");
+            let empty = shape_of(&bed);
+            let mut web = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
+            web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.into()];
+            bed.aws.change(|options| options.lag = Lag::default().with(hidden, Duration::from_secs(8)));
+            let made = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await;
+            assert_ne!(shape_of(&bed), empty, "{kind} {hidden}: {made:?}");
+            let next = bed.process().await;
+            assert!(next.get(CLUSTER, &web).await.unwrap().is_some(), "{kind} {hidden}: it may be there");
+            bed.delete(&*next, &web).await;
             assert_eq!(shape_of(&bed), empty, "{kind} {hidden}");
         }
     }

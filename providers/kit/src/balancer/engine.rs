@@ -87,7 +87,7 @@ impl<C: BalancerCloud> Engine<C> {
         };
         self.cloud.report(&work, &plan.findings);
         self.begin(&run, &mut plan, &mut results).await;
-        Self::wait_for_creations(&run, &mut plan, &mut results);
+        self.wait_for_creations(&run, &mut plan, &mut results);
         let mut planned = plan.places(work.len());
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
         let mut replans = self.cloud.replans();
@@ -219,16 +219,27 @@ impl<C: BalancerCloud> Engine<C> {
         }
     }
 
-    /// A deletion waits for what is still being created for its Service: it would not find it.
-    fn wait_for_creations(run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
+    /// A deletion waits for what is, or may have been, created for its Service just now: it would not find it.
+    fn wait_for_creations(&self, run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
         let deletions = run.work.iter().enumerate().filter(|(_, item)| item.action == ServiceAction::Delete);
         for (place, item) in deletions {
             let key = item.service.key();
-            if let Some(parked) = run.parked.values().find(|parked| parked.creates_for(&key)) {
-                results.fail(place, &parked.in_progress());
+            let parked = run.parked.values().find(|parked| parked.creates_for(&key)).map(|parked| parked.in_progress());
+            if let Some(error) = parked.or_else(|| self.former(&item.service)) {
+                results.fail(place, &error);
                 plan.leave_out(place);
             }
         }
+    }
+
+    /// Whether the process that led before may have created a load balancer that reads do not show yet.
+    fn former(&self, service: &Service) -> Option<ProviderError> {
+        let is_new = service.has_finalizer() && service.status.load_balancer.ingress.is_empty();
+        let left = self.cloud.former().filter(|_| is_new)?;
+        Some(ProviderError::in_progress(
+            "the cloud may not show yet what the process that led before has created",
+            left,
+        ))
     }
 
     /// Executes a plan, and returns the items that failed because another writer was faster.
@@ -327,7 +338,8 @@ impl<C: BalancerCloud> Engine<C> {
                 return refused(error);
             }
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
-            let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
+            let is_parked = || !self.memory.parked(&self.cloud.groups(service)).is_empty();
+            let is_left = reached.remains() || is_parked() || self.former(service).is_some();
             Ok(self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default)))
         };
         let found: Vec<Found> = verdicts.into_iter().enumerate().map(of).collect();

@@ -13,7 +13,8 @@ use crate::Cluster;
 /// The API of a cloud may answer reads from servers and databases that lag behind its writes. A plan from such a read
 /// would create an object twice, record a deleted one, or report a deletion as done that it did not see. So a cloud
 /// records the effects of its writes, and makes no plan from an observation that hides one which matters for it. After
-/// `lag` every read shows them. A new process waits longer than that before it leads.
+/// `lag` every read shows them. What the process that led before has written is not recorded: see
+/// [`former`](Self::former).
 #[derive(Debug)]
 pub struct Journal<E> {
     cluster: Cluster,
@@ -39,6 +40,11 @@ impl<E: Ord + Clone + fmt::Debug> Journal<E> {
     /// Forgets effects that were undone, refused or shown.
     pub fn forget(&self, is_gone: impl Fn(&E) -> bool) {
         self.written.lock().retain(|effect, _| !is_gone(effect));
+    }
+
+    /// The time until reads show what the process that led before has written; `None` if they do.
+    pub fn former(&self) -> Option<Duration> {
+        self.lag.checked_sub(self.cluster.leads_for()?).filter(|left| !left.is_zero())
     }
 
     /// The longest time until reads show all recorded effects that satisfy `is_hidden`; `None` if there are none.
@@ -73,5 +79,6 @@ mod tests {
         assert_eq!(journal.hidden(|effect| *effect == "api"), None);
         advance(Duration::from_secs(2)).await;
         assert_eq!(journal.hidden(|_| true), None);
+        assert_eq!(journal.former(), None, "it does not lead");
     }
 }

@@ -211,6 +211,12 @@ pub trait BalancerCloud: Send + Sync + 'static {
         memory::REFUSED
     }
 
+    /// The time until reads show what the process that led before has written; `None` if they do. So long, a deletion of a
+    /// Service that has no status waits: its load balancer may be there.
+    fn former(&self) -> Option<Duration> {
+        None
+    }
+
     /// Called when the work on a Service has ended, for metrics: whether it succeeded, and its duration.
     fn ended(&self, _action: ServiceAction, _succeeded: bool, _took: Duration) {}
 

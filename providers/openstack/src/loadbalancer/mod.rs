@@ -346,6 +346,10 @@ impl BalancerCloud for Balancers {
         }
     }
 
+    fn former(&self) -> Option<Duration> {
+        self.cloud.as_ref()?.writer.settling.former()
+    }
+
     fn remembers(&self, error: &ProviderError) -> Duration {
         let text = error.to_string();
         if PASSING.iter().any(|words| text.contains(words)) { REFUSED_BY_OTHERS } else { REFUSED }

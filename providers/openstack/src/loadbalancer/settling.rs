@@ -42,6 +42,11 @@ impl Settling {
         Self(Journal::new(cluster, SETTLED))
     }
 
+    /// The time until reads show what the process that led before has written.
+    pub(super) fn former(&self) -> Option<Duration> {
+        self.0.former()
+    }
+
     pub(super) fn wrote(&self, trace: Trace) {
         self.0.wrote([trace]);
     }

@@ -4,7 +4,7 @@
 //! an object leaks it; a node that was added and removed stays a target; a rule for a security group that the balancer
 //! had briefly stays open. So a deletion is planned only from an observation that shows everything that this process
 //! just created for the Service, and any other change from one that shows its rules and targets, or that began so late
-//! that AWS must show them. (A new process waits longer than that before it leads.)
+//! that AWS must show them. What the process that led before has created is not known: see [`Settling::former`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,6 +50,11 @@ pub(crate) enum Trace {
 impl Settling {
     pub(crate) fn new(cluster: Cluster) -> Self {
         Self(Journal::new(cluster, SETTLED))
+    }
+
+    /// The time until reads show what the process that led before has written.
+    pub(crate) fn former(&self) -> Option<Duration> {
+        self.0.former()
     }
 
     /// Records that something was, or may have been, written for a balancer. Returns the effects that were not recorded

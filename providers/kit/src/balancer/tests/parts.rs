@@ -42,6 +42,8 @@ struct Script {
     remembers: Option<Duration>,
     /// The first item is another controller's.
     is_elsewhere: bool,
+    /// The time until reads show what a former process has written.
+    former: Mutex<Option<Duration>>,
     /// Whether the results of accepted writes may not be read.
     denies_results: bool,
 }
@@ -147,6 +149,10 @@ impl BalancerCloud for Script {
         let (name, _) = self.fates.get_key_value(&*operation.name).unwrap();
         self.written.lock().push(name);
         Ok(Progress::Done)
+    }
+
+    fn former(&self) -> Option<Duration> {
+        *self.former.lock()
     }
 
     async fn completed(&self, _: &Step<&'static str>, (): &()) -> Result<(), ProviderError> {

@@ -86,6 +86,29 @@ async fn a_deletion_waits_for_what_is_still_being_made() {
     assert_eq!(tried(&engine), ["rest"], "the rule is there, and the deletion goes on");
 }
 
+/// Nobody would look for it afterwards.
+#[tokio::test]
+async fn a_deletion_without_status_waits_until_reads_show_what_the_former_leader_has_made() {
+    let mut unpublished = service("web", &[80]);
+    unpublished.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.into()];
+    let mut published = unpublished.clone();
+    published.status.load_balancer.ingress.push(LoadBalancerIngress::default());
+    let left = Duration::from_secs(8);
+    for (service, former, waits) in [
+        (&unpublished, Some(left), true),
+        (&unpublished, None, false),
+        (&published, Some(left), false),
+        (&service("never", &[80]), Some(left), false),
+    ] {
+        let engine = engine(vec![step("rest", Items::one(0), Part::new(Kind::Members))], &[]);
+        *engine.cloud.former.lock() = former;
+        let deletion = [ServiceWork::new(service, &[], ServiceAction::Delete)];
+        let result = reconcile(&engine, &deletion).await.remove(0).result;
+        assert_eq!(result.err().and_then(|error| error.retry_after()), former.filter(|_| waits));
+        assert_eq!(tried(&engine).is_empty(), waits);
+    }
+}
+
 /// A process that is asked to stop, and whether others wait.
 #[derive(Default)]
 struct Stopping(AtomicBool, tokio::sync::Notify, AtomicBool);
