@@ -78,6 +78,32 @@ async fn a_port_of_a_classic_balancer_is_closed_once_for_an_unknown_certificate(
     }
 }
 
+/// Each attempt would cut connections.
+#[tokio::test]
+async fn a_port_of_a_classic_balancer_is_closed_once_for_a_listener_that_the_role_may_not_create() {
+    for (case, node_port, denies_certificate) in [("a new node port", 31843, false), ("a certificate", 31443, true)] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+        bed.aws.world(|world| world.elb.add_certificate(other));
+        bed.ensure(&*process, &web("clb", Some(CERTIFICATE), &[(443, 31443)])).await;
+        if denies_certificate {
+            bed.aws.fault(Rule::every(Fault::Deny).on("elb", "SetLoadBalancerListenerSSLCertificate"));
+        }
+        let create = Rule::every(Fault::Deny).on("elb", "CreateLoadBalancerListeners");
+        bed.aws.fault(Rule { params: Some("certificate/other".to_owned()), ..create });
+        let mark = bed.aws.mark();
+        for sync in 0..3 {
+            let wanted = web("clb", Some(other), &[(443, node_port)]);
+            let error = process.ensure(CLUSTER, &wanted, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains("CreateLoadBalancerListeners"), "{case}, sync {sync}: {error}");
+        }
+        let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteLoadBalancerListeners").count();
+        assert_eq!(closed, 1, "{case}");
+        bed.check();
+    }
+}
+
 /// The Go program sets no policies either, unless an annotation names one.
 #[tokio::test]
 async fn a_listener_that_is_replaced_for_its_certificate_keeps_the_default_policy_without_a_permission() {

@@ -185,6 +185,8 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
             Ok(())
         }
         Err(error) if is_so_already(&write, &error) => Ok(()),
+        // The engine waits after a missing permission.
+        Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
         Err(error) if step.restore.is_some() => Err(for_good(error)),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
@@ -207,7 +209,7 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
 /// The error of a write for which something was deleted. Even if the reason may pass, the next attempts wait as for a
 /// request that must change: each one would interrupt the traffic.
 fn for_good(error: ApiError) -> ProviderError {
-    let passes = matches!(error.meaning(), Meaning::Conflict | Meaning::Denied) || error.kind != ErrorKind::Refused;
+    let passes = error.meaning() == Meaning::Conflict || error.kind != ErrorKind::Refused;
     let error = ProviderError::from(error);
     if passes {
         return error;
