@@ -58,6 +58,39 @@ async fn a_group_of_services_that_are_deleted_at_once_loses_its_rule() {
     bed.check();
 }
 
+/// Each sees that the other has it, also for some time after that has left.
+#[tokio::test]
+async fn a_group_that_services_leave_at_once_loses_its_rule() {
+    for (is_deleted, lag) in [(false, 0), (true, 0), (false, 5)] {
+        let bed = Bed::start("");
+        bed.add_group(USER_GROUP, None, Vec::new());
+        let process = bed.process().await;
+        let named = [("security-groups", USER_GROUP)];
+        let (a, b) = (of_kind("a", "clb", &named), of_kind("b", "clb", &named));
+        bed.ensure(&*process, &a).await;
+        bed.ensure(&*process, &b).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.aws.change(|options| {
+            options.latency.actions = [("CreateSecurityGroup".to_owned(), 500)].into();
+            options.lag = Lag::default().with("load-balancer", Duration::from_secs(lag));
+        });
+        let leaves = ["a", "b"].map(|name| of_kind(name, "clb", &[]));
+        let first = async {
+            match is_deleted {
+                true => bed.delete(&*process, &a).await,
+                false => drop(bed.ensure(&*process, &leaves[0]).await),
+            }
+        };
+        futures::join!(first, bed.ensure(&*process, &leaves[1]));
+        let of_user = bed.aws.world(|world| {
+            let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+            rules.iter().filter(|rule| matches!(&rule.peer, Peer::Group(id) if id == USER_GROUP)).count()
+        });
+        assert_eq!(of_user, 0, "deleted: {is_deleted}, lag: {lag} s");
+        bed.check();
+    }
+}
+
 /// The new Service has found the rule, which the other closes meanwhile.
 #[tokio::test]
 async fn a_service_that_joins_a_group_while_another_leaves_has_its_rule_in_the_end() {

@@ -25,7 +25,7 @@ use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::elbv2::Which;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{ElbV2Write, ElbWrite};
-use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
+use crate::client::{Answer, Api, ApiError, Id, Query, Tags, Write, elb, elbv2};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
@@ -90,6 +90,8 @@ pub(crate) struct Reads {
     created: Journal<String>,
     /// Classic balancers that this process deletes, which AWS may still show.
     deleted: Journal<String>,
+    /// The security groups that this process has given to classic balancers, by name.
+    applied: Journal<(String, BTreeSet<Id>)>,
 }
 
 /// How long the deletion of an object has been blocked.
@@ -153,6 +155,7 @@ impl Reads {
             at_nodes: at_nodes::AtNodes::new(cluster.clone()),
             created: Journal::new(cluster.clone(), SETTLED),
             deleted: Journal::new(cluster.clone(), SETTLED),
+            applied: Journal::new(cluster.clone(), SETTLED),
             cluster,
             env: env.clone(),
             remembered: Mutex::default(),
@@ -323,11 +326,31 @@ impl Reads {
     /// Those of the security groups that a classic balancer of the cluster has, other than the one of this name.
     pub(crate) async fn shared_groups(&self, groups: &BTreeSet<String>, except: &str) -> Answer<BTreeSet<String>> {
         let mut all = self.classic_balancers().await?;
-        all.retain(|balancer| balancer.name != except && balancer.security_groups.iter().any(|id| groups.contains(id)));
+        for balancer in &mut all {
+            balancer.security_groups = groups.iter().filter(|group| self.has(balancer, group)).cloned().collect();
+        }
+        all.retain(|balancer| balancer.name != except && !balancer.security_groups.is_empty());
         let marks = try_join_all(all.iter().map(|balancer| self.classic_tags(&balancer.name, WHOSE))).await?;
         let may_be_ours = |marks: &Marks| marks.read().is_none_or(|tags| self.env.ownership.is_member(tags));
         let ours = all.into_iter().zip(marks).filter(|(_, marks)| may_be_ours(marks));
-        Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).filter(|group| groups.contains(group)).collect())
+        Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).collect())
+    }
+
+    /// Whether a classic balancer has a security group, also if AWS does not show its last change yet.
+    fn has(&self, balancer: &elb::LoadBalancer, group: &str) -> bool {
+        let is_applied = |has: fn(&BTreeSet<Id>, &str) -> bool| {
+            self.applied.hidden(|(name, groups)| *name == balancer.name && has(groups, group)).is_some()
+        };
+        match is_applied(|_, _| true) {
+            true => is_applied(|groups, group| groups.iter().any(|id| id.known() == Some(group))),
+            false => balancer.security_groups.iter().any(|id| id == group),
+        }
+    }
+
+    /// Records that AWS has accepted the security groups of a classic balancer.
+    pub(crate) fn applied(&self, balancer: &str, groups: &[Id]) {
+        self.applied.forget(|(name, _)| name == balancer);
+        self.applied.wrote([(balancer.to_owned(), groups.iter().cloned().collect())]);
     }
 
     /// Records that the deletion of an object is blocked, and returns for how long it has been.
@@ -366,6 +389,7 @@ impl Reads {
     pub(crate) fn created(&self, name: &str) {
         self.created.wrote([name.to_owned()]);
         self.deleted.forget(|deleted| deleted == name);
+        self.applied.forget(|(applied, _)| applied == name);
     }
 
     /// Whether this process created the object with this name or ARN a moment ago.

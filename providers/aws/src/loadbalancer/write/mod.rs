@@ -267,6 +267,9 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
             Write::Elb(ElbWrite::CreateLoadBalancer { balancer, tags, .. } | ElbWrite::AddTags { balancer, tags }),
             Ok(_),
         ) => reads.tagged(balancer, tags),
+        (Write::Elb(ElbWrite::ApplySecurityGroupsToLoadBalancer { balancer, security_groups }), Ok(_)) => {
+            reads.applied(balancer, security_groups);
+        }
         (Write::Elb(ElbWrite::DeleteLoadBalancer { balancer }), Ok(_)) => reads.deleted(balancer),
         (Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }), Ok(_)) => reads.released(target_group),
         _ => {}

@@ -54,6 +54,8 @@ pub(super) struct Change {
     /// Closes the node rules of user groups that leave.
     close: Vec<Step>,
     last: Step,
+    /// The same for groups that other balancers have, which may leave at the same time.
+    later: Vec<Step>,
 }
 
 impl Change {
@@ -62,7 +64,7 @@ impl Change {
     /// until after it is closed. The balancer reaches the nodes all the time, and no group leaves before the rules for
     /// clients are open in the others.
     pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
-        let Self { both, gradual, takes_away, close, last } = self;
+        let Self { both, gradual, takes_away, close, last, later } = self;
         let both = both.filter(|_| gradual && !(open.is_empty() && close.is_empty()));
         let rest: Vec<Step> = match gradual {
             false => std::iter::once(last).chain(open).chain(close).collect(),
@@ -71,7 +73,7 @@ impl Change {
         let both = both.map(|step| step.part(Kind::Settings, PART));
         // A group that is only added may admit the clients whose rules cannot be opened.
         let needs = takes_away.then_some(AFTER_RULES);
-        let rest = rest.into_iter().map(|step| Step { needs, ..step.part(Kind::Settings, PART) });
+        let rest = rest.into_iter().chain(later).map(|step| Step { needs, ..step.part(Kind::Settings, PART) });
         both.into_iter().chain(rest).collect()
     }
 }
@@ -88,19 +90,21 @@ fn change(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Option<
     let room = both.len() <= GROUPS_PER_BALANCER;
     let together = none_made && wanted.is_subset(&attached);
     let all_new = both.len() == ids.len();
+    let (close, later) = close(context, balancer, ids);
     Some(Change {
         both: Some(set(context, balancer, both)).filter(|_| room && !together && !all_new),
         // If none leaves, the last step does the same.
         gradual: (room && !all_new) || together,
         takes_away: !all_new,
-        close: close(context, balancer, ids),
+        close,
         last: set(context, balancer, ids.to_vec()),
+        later,
     })
 }
 
-/// Closes the node rules of user groups that leave the balancer. Which of them was the main group is not recorded, so
-/// each loses the rule of a main group. Upstream removes all rules that name them.
-fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step> {
+/// Closes the node rules of user groups that leave the balancer, and of those that other balancers have. Which of them was
+/// the main group is not recorded, so each loses the rule of a main group. Upstream removes all rules that name them.
+fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> (Vec<Step>, Vec<Step>) {
     let Context { observed, env, .. } = context;
     // Managed groups are deleted with all rules that refer to them, and are found by name even after the balancer no
     // longer has them.
@@ -110,11 +114,15 @@ fn close(context: &Context<'_>, balancer: &LoadBalancer, ids: &[Id]) -> Vec<Step
     // Another balancer may get the group meanwhile.
     let close = |id: &String| {
         let besides = Besides::Users { group: id.clone(), close: Vec::new() };
-        delete::revoke_main_group_rule(id, observed, env)
-            .into_iter()
-            .map(move |step| Step { besides: besides.clone(), ..step })
+        let steps = delete::main_group_rule(id, observed, env).into_iter();
+        steps.map(move |step| Step { besides: besides.clone(), ..step })
     };
-    leaving.flat_map(close).collect()
+    let (shared, own): (Vec<_>, Vec<_>) = leaving.partition(|id| observed.shared_groups.contains(*id));
+    let later = shared.into_iter().flat_map(close).map(|mut step| {
+        step.summary.reason.push_str(", unless another load balancer has it then");
+        step
+    });
+    (own.into_iter().flat_map(close).collect(), later.collect())
 }
 
 pub(super) fn is_managed(context: &Context<'_>, id: &str) -> bool {

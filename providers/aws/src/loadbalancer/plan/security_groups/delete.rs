@@ -80,14 +80,6 @@ pub(crate) fn references<'a>(to: &str, observed: &'a Observed) -> BTreeMap<&'a s
     references
 }
 
-/// Revokes the node rule of a user's group, unless other load balancers use it.
-pub(crate) fn revoke_main_group_rule(group: &str, observed: &Observed, env: &Env) -> Vec<Step> {
-    match observed.shared_groups.contains(group) {
-        true => Vec::new(),
-        false => main_group_rule(group, observed, env),
-    }
-}
-
 /// Revokes the node rule of a user's group: only all traffic from it, and only in groups of the cluster.
 pub(crate) fn main_group_rule(group: &str, observed: &Observed, env: &Env) -> Vec<Step> {
     let mut steps = Vec::new();
