@@ -47,13 +47,8 @@ pub(crate) async fn read(balancer: &str, known: &BTreeMap<String, Subnet>, reads
     }
     found.own = found.others.remove(balancer).unwrap_or_default();
     found.living = balancers.iter().map(|balancer| balancer.name.clone()).collect();
-    for (name, ports) in reads.at_nodes.probed().into_iter().filter(|(name, _)| name != balancer) {
-        // One that does not exist yet may be created in any subnet.
-        let new = || Probes { ports: BTreeSet::new(), cidrs: all().collect() };
-        found.others.entry(name.clone()).or_insert_with(new).ports.extend(ports);
-        found.living.insert(name);
-    }
-    Ok(found)
+    found.blocks = all().collect();
+    Ok(found.with_probed(reads.at_nodes.probed(), balancer))
 }
 
 /// The health-check ports by the ARN of the balancer.

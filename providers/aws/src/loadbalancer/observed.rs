@@ -112,6 +112,21 @@ pub(crate) struct Neighbors {
     pub(crate) others: BTreeMap<String, Probes>,
     /// The names of all network balancers, also of those that are about to be created.
     pub(crate) living: BTreeSet<String>,
+    /// The IPv4 blocks of all subnets.
+    pub(crate) blocks: BTreeSet<String>,
+}
+
+impl Neighbors {
+    /// With the balancers, other than the one of this name, that are about to check these ports.
+    pub(crate) fn with_probed(mut self, probed: BTreeMap<String, BTreeSet<i32>>, balancer: &str) -> Self {
+        for (name, ports) in probed.into_iter().filter(|(name, _)| name != balancer) {
+            // One that does not exist yet may be created in any subnet.
+            let new = || Probes { ports: BTreeSet::new(), cidrs: self.blocks.clone() };
+            self.others.entry(name.clone()).or_insert_with(new).ports.extend(ports);
+            self.living.insert(name);
+        }
+        self
+    }
 }
 
 /// Ports and source networks of a network balancer's health checks.

@@ -18,6 +18,7 @@ use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
 use super::neighbors;
+use super::observed::Neighbors;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
 use super::rules::Rule;
@@ -121,16 +122,25 @@ async fn at_nodes(
     };
     let id = group.known().unwrap_or_default();
     let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
-    let _turn = reads.at_nodes.turn().await?;
-    let found = of_read(reads.api.security_groups(&Query::by("group-id", [id])).await)?;
-    let change = match found.first() {
-        // It needs nothing of Elastic Load Balancing.
-        Some(group) if opens => rules.change_now(group, true, &reads.at_nodes.recent(id)),
-        Some(group) => among_neighbors(rules, group, reads).await?,
-        None if opens => {
-            return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
+    let mut known = None;
+    let (_turn, change) = loop {
+        let turn = reads.at_nodes.turn().await?;
+        let found = of_read(reads.api.security_groups(&Query::by("group-id", [id])).await)?;
+        let change = match found.first() {
+            // It needs nothing of Elastic Load Balancing.
+            Some(group) if opens => Some(rules.change_now(group, true, &reads.at_nodes.recent(id))),
+            Some(group) => among(rules, group, known.take(), reads),
+            None if opens => {
+                return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
+            }
+            None => return Ok(()),
+        };
+        if let Some(change) = change {
+            break (turn, change);
         }
-        None => return Ok(()),
+        // That takes several calls, for which others do not wait.
+        drop(turn);
+        known = Some(neighbors_of(rules, reads).await?);
     };
     for step in steps::of_change(id, change) {
         // Rules are opened first: whether EC2 has room for old and new ones is not known.
@@ -146,22 +156,31 @@ async fn at_nodes(
     Ok(())
 }
 
-/// The whole change of a node group. Balancers that check the same ports may have come since the plan was made.
-async fn among_neighbors(rules: &SharedRules, group: &SecurityGroup, reads: &Reads) -> Result<Change, ProviderError> {
+async fn neighbors_of(rules: &SharedRules, reads: &Reads) -> Result<Neighbors, ProviderError> {
+    of_read(neighbors::read(rules.balancer(), &BTreeMap::new(), reads).await)
+}
+
+/// The whole change of a node group; `None` if it needs the neighbors. Balancers that check the same ports may have come
+/// since the plan was made, and since the neighbors were read: those have said so.
+fn among(rules: &SharedRules, group: &SecurityGroup, known: Option<Neighbors>, reads: &Reads) -> Option<Change> {
     let recent = reads.at_nodes.recent(&group.id);
     let change = rules.change_now(group, false, &recent);
     if !change.takes_probes_away() {
-        return Ok(change);
+        return Some(change);
     }
-    let found = of_read(neighbors::read(rules.balancer(), &BTreeMap::new(), reads).await)?;
-    Ok(rules.among(found).change_now(group, false, &recent))
+    let known = known?.with_probed(reads.at_nodes.probed(), rules.balancer());
+    Some(rules.among(known).change_now(group, false, &recent))
 }
 
 /// The rules of a full node group that may be closed to make room.
 async fn surplus_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Vec<Rule>, ProviderError> {
     let found = of_read(reads.api.security_groups(&Query::by("group-id", group.known())).await)?;
     let Some(group) = found.first() else { return Ok(Vec::new()) };
-    Ok(among_neighbors(rules, group, reads).await?.close)
+    let change = match among(rules, group, None, reads) {
+        Some(change) => Some(change),
+        None => among(rules, group, Some(neighbors_of(rules, reads).await?), reads),
+    };
+    Ok(change.unwrap_or_default().close)
 }
 
 fn is_description(write: &Write) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ccm_cloudsim::aws::ec2::{InstanceState, Interface, SecurityGroup};
+use ccm_cloudsim::aws::ec2::{InstanceState, Interface, SecurityGroup, model};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_kit::Cluster;
 use ccm_provider::Verb;
@@ -12,6 +12,7 @@ use super::*;
 use crate::client::ec2::{Peer, Source};
 use crate::client::elbv2::Target;
 use crate::client::{Id, Object, Tags};
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, nlb};
 use crate::node::fleet;
 use crate::node::zones::Zones;
@@ -250,7 +251,7 @@ async fn a_group_that_is_held_is_tried_again_and_the_holder_named() {
     let mut bed = Bed::new(&[]);
     let holder = "sg-00000000000000009";
     bed.world.ec2(|ec2| {
-        let ingress = vec![rule(None, ccm_cloudsim::aws::ec2::model::Peer::Group(GROUP.to_owned()))];
+        let ingress = vec![rule(None, model::Peer::Group(GROUP.to_owned()))];
         ec2.groups.insert(holder.to_owned(), SecurityGroup { ingress, ..group("database", Tags::new()) });
     });
     let error = bed.apply(delete_group()).await.unwrap_err();
@@ -276,4 +277,32 @@ async fn a_target_group_in_use_is_tried_again() {
     let mut bed = Bed::new(&[("ResourceInUse", "Target group 'x' is currently in use by a listener or a rule")]);
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: "arn".to_owned() });
     assert_eq!(bed.apply(write).await.unwrap_err().retry_after(), Some(HELD.0));
+}
+
+/// What the checks of other balancers need takes several calls to read.
+#[tokio::test(start_paused = true)]
+async fn other_changes_of_a_node_group_go_on_while_the_neighbors_are_read() {
+    let world = World::taking(Duration::from_secs(1));
+    let checks = format!("kubernetes.io/rule/nlb/health={BALANCER}");
+    let open = rule(Some(31080), model::Peer::V4("10.0.0.0/8".into()));
+    let open = model::Rule { description: Some(checks), ..open };
+    let nodes = SecurityGroup { ingress: vec![open], ..group("nodes", Tags::new()) };
+    world.ec2(|ec2| ec2.groups.insert(GROUP.to_owned(), nodes));
+    let mut bed = Bed::over(world);
+    let desired = nlb(&[(80, 31080)]).desired().unwrap();
+    let rules = Arc::new(SharedRules::of(&desired, &Observed::default()));
+    let revoke = Ec2Write::RevokeSecurityGroupIngress { group: GROUP.into(), permissions: Vec::new() };
+    let step = Step::new(Verb::Update, "SecurityGroup", GROUP, "the test wants it", Write::Ec2(revoke));
+    let step = Step { besides: Besides::Shared(rules), ..step };
+    let others = async {
+        // The group is read, and then the neighbors.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let began = tokio::time::Instant::now();
+        drop(bed.reads.at_nodes.turn().await.unwrap());
+        began.elapsed()
+    };
+    let (closed, waited) = futures::join!(apply(&step, &mut bed.outputs, &bed.reads), others);
+    closed.unwrap();
+    assert_eq!(waited, Duration::ZERO);
+    assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 0);
 }
