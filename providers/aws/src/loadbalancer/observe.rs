@@ -142,10 +142,16 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     Ok(())
 }
 
-/// The groups of the user whose rules the plan would revoke.
+/// The groups of the user whose rules the plan would revoke: a classic balancer has them, or gets them.
 fn groups_given_up(desired: &Wanted, observed: &Observed, env: &Env) -> BTreeSet<String> {
     let managed = managed_names(desired, env);
     let is_managed = |id: &String| observed.groups.get(id).is_some_and(|group| managed.contains(&group.name));
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
+    let named = named.filter(|_| matches!(desired.goal, Goal::Classic(_)));
+    let attached = observed.classic.iter().flat_map(|found| &found.balancer.security_groups);
+    if named.chain(attached).all(is_managed) {
+        return BTreeSet::new();
+    }
     let steps = plan_one(desired, observed, env).map(|planned| planned.steps).unwrap_or_default();
     let revoked = steps.iter().flat_map(|step| match &step.write {
         Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { permissions, .. }) => split(permissions),
