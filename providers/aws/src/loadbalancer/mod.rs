@@ -422,8 +422,7 @@ impl BalancerCloud for Balancers {
         match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
-            // Without a balancer there may be other objects to delete, or AWS does not show the balancer yet.
-            Goal::Absent => classic.or(network).or_else(|| reached.remains().then(LoadBalancerStatus::default)),
+            Goal::Absent => classic.or(network),
         }
     }
 
