@@ -80,6 +80,14 @@ pub(crate) struct Cloud {
     cluster: Cluster,
 }
 
+/// What AWS refuses for good is not sent again within this time.
+const REFUSED: Duration = Duration::from_secs(3600);
+/// The same for a refusal that a change of something else ends: an address in use, a certificate without a signature, what
+/// the account may have.
+const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
+const PASSING: [&str; 4] =
+    ["InvalidConfigurationRequest", "UnsupportedCertificate", "OperationNotPermitted", "ResourceAlreadyAssociated"];
+
 /// Delay before an instance that EC2 does not show yet is read again.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
@@ -394,6 +402,11 @@ impl BalancerCloud for Balancers {
 
     fn former(&self) -> Option<Duration> {
         self.cloud.as_ref()?.settling.former()
+    }
+
+    fn remembers(&self, error: &ProviderError) -> Duration {
+        let text = error.to_string();
+        if PASSING.iter().any(|code| text.contains(code)) { REFUSED_BY_OTHERS } else { REFUSED }
     }
 
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use ccm_cloudsim::aws::ec2::{InstanceState, Interface, SecurityGroup, model};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_kit::Cluster;
+use ccm_kit::balancer::{BalancerCloud as _, is_refusal};
 use ccm_provider::Verb;
 
 use super::*;
 use crate::client::ec2::{Peer, Source};
 use crate::client::elbv2::Target;
 use crate::client::{Id, Object, Tags};
+use crate::loadbalancer::Balancers;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, nlb};
 use crate::node::fleet;
@@ -305,4 +307,21 @@ async fn other_changes_of_a_node_group_go_on_while_the_neighbors_are_read() {
     closed.unwrap();
     assert_eq!(waited, Duration::ZERO);
     assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 0);
+}
+
+/// Something else than the Service may change soon.
+#[tokio::test]
+async fn a_refusal_that_an_address_or_a_certificate_causes_is_remembered_for_five_minutes() {
+    let balancers = Balancers::without_cloud(env());
+    for (code, minutes) in [
+        ("InvalidConfigurationRequest", 5),
+        ("UnsupportedCertificate", 5),
+        ("OperationNotPermitted", 5),
+        ("SSLPolicyNotFound", 60),
+        ("ValidationError", 60),
+    ] {
+        let error = Bed::new(&[(code, "refused")]).apply(create_group("api")).await.unwrap_err();
+        assert!(is_refusal(&error), "{code}");
+        assert_eq!(balancers.remembers(&error), Duration::from_secs(60 * minutes), "{code}");
+    }
 }
