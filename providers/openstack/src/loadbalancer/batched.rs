@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -161,24 +161,27 @@ impl Bulk for Groups {
 }
 
 /// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer. That of another
-/// project is not in it, and is listed alone.
+/// project is not in it, and is listed alone. One that cannot be read fails only its own readers.
 #[derive(Debug, Clone)]
 pub(super) struct Monitors(pub(super) Client);
 
 #[async_trait]
 impl Bulk for Monitors {
     type Item = String;
-    type Answer = Monitor;
+    type Answer = Result<Monitor, ApiError>;
     type Error = ApiError;
 
-    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Monitor>, ApiError> {
+    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
         let listed = self.0.monitors().await?.into_iter();
-        let mut found: BTreeMap<String, Monitor> = listed.map(|monitor| (monitor.id.clone(), monitor)).collect();
+        let mut found: BTreeMap<String, Self::Answer> =
+            listed.map(|monitor| (monitor.id.clone(), Ok(monitor))).collect();
         let missing: Vec<String> = ids.iter().filter(|id| !found.contains_key(*id)).cloned().collect();
-        let reads = missing.into_iter().map(|id| async move { self.0.monitor(&id).await });
-        let more = stream::iter(reads).buffer_unordered(IN_FLIGHT);
-        let more: Vec<Option<Monitor>> = more.try_collect().await?;
-        found.extend(more.into_iter().flatten().map(|monitor| (monitor.id.clone(), monitor)));
+        let reads = missing.into_iter().map(|id| async {
+            let monitor = self.0.monitor(&id).await.transpose();
+            (id, monitor)
+        });
+        let more: Vec<_> = stream::iter(reads).buffer_unordered(IN_FLIGHT).collect().await;
+        found.extend(more.into_iter().filter_map(|(id, monitor)| Some((id, monitor?))));
         Ok(found)
     }
 

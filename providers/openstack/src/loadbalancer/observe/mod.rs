@@ -353,7 +353,7 @@ impl Reads {
         let mut members = of_tree.unwrap_or_default();
         let of_pools = pools.iter().map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
         for (_, monitor) in self.monitors.ask(of_pools.cloned().collect::<Vec<_>>()).await {
-            match monitor {
+            match monitor.and_then(Option::transpose) {
                 Ok(monitor) => balancer.monitors.extend(monitor),
                 Err(error) => balancer.unread_monitors = Some(error.into()),
             }
@@ -523,6 +523,19 @@ mod tests {
         assert_eq!(reads.version().await.unwrap(), version);
         assert_eq!(reads.version().await.unwrap(), version);
         assert_eq!(world.calls().len(), 1, "the failure is remembered");
+    }
+
+    #[tokio::test]
+    async fn a_health_monitor_that_cannot_be_read_fails_only_its_own_readers() {
+        let world = World::with(0).await;
+        let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
+        let [unread, gone] = ["0badbad0-1111-4222-8333-444455556666", "0badbad0-1111-4222-8333-444455557777"];
+        let broken = Rule::every(Fault::Html { status: 503 }).on("load-balancer", "loadbalancer_healthmonitor_list");
+        world.cloud.fault(Rule { params: Some(unread.to_owned()), ..broken });
+        let found: BTreeMap<String, _> =
+            reads.monitors.ask([unread, gone].map(str::to_owned)).await.into_iter().collect();
+        let is_unread = |id: &str| found.get(id).is_some_and(|found| !matches!(found, Ok(None | Some(Ok(_)))));
+        assert_eq!([unread, gone].map(is_unread), [true, false]);
     }
 
     /// Gateways send a 404 of their own.
