@@ -36,9 +36,16 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
             let id = path.rsplit('/').next().unwrap_or_default();
             let balancer = observed.balancers.get(balancer)?;
             // A balancer goes with all its listeners.
-            let goes =
-                |step: &Step| matches!(&step.write.write, Write::DeleteBalancer { id, .. } if *id == balancer.lb.id);
-            let foreign = |listener: &&Listener| listener.id == id && !claim.has_listener(item, listener);
+            let goes = |step: &Step| {
+                matches!(&step.write.write, Write::DeleteBalancer { id, .. } if *id == balancer.lb.id)
+                    && refusal(observed, wanted, steps, &step.write).is_none()
+            };
+            let is_left = observed.left_behind.get(&order.place) == Some(&balancer.lb.id);
+            let foreign = |listener: &&Listener| {
+                let is_ours =
+                    claim.has_listener(item, listener) || is_left && listener.tags.iter().any(|tag| claim.owns(item, tag));
+                listener.id == id && !is_ours
+            };
             (balancer.listeners.iter().any(|listener| foreign(&listener)) && !steps.iter().any(goes))
                 .then(|| ProviderError::bug(format!("listener {id} is another Service's: not changed")))
         }

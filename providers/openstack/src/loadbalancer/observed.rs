@@ -108,6 +108,12 @@ pub(crate) struct Group {
 }
 
 impl Balancer {
+    /// The tags of Services on the balancer and its listeners.
+    pub(crate) fn service_tags(&self) -> impl Iterator<Item = &str> {
+        let of_listeners = self.listeners.iter().map(|listener| &listener.tags);
+        of_listeners.chain([&self.lb.tags]).flat_map(|tags| service_tags(tags))
+    }
+
     /// The pool of a listener. Octavia also lists a listener at the pools to which its L7 policies redirect.
     pub(crate) fn pool_of(&self, listener: &Listener) -> Option<&Pool> {
         self.pools.iter().find(|pool| !pool.id.is_empty() && pool.id == listener.default_pool_id)

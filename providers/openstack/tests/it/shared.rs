@@ -16,6 +16,7 @@ ccm_test_openstack::cases! { [crate::scene]
         what_is_wrong_with_a_sharer_does_not_hold_up_the_others,
         an_owner_that_is_made_again_gets_the_balancer_that_others_kept,
         the_balancer_that_a_service_left_for_a_shared_one_goes_with_it,
+        the_balancer_that_a_service_left_stays_for_those_that_share_it,
         a_left_balancer_that_may_be_of_another_cluster_is_reported,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
@@ -278,6 +279,35 @@ async fn the_balancer_that_a_service_left_for_a_shared_one_goes_with_it(scene: &
     assert_eq!(texts(&scene.balancer().await["tags"]), [WEB]);
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+async fn the_balancer_that_a_service_left_stays_for_those_that_share_it(scene: &mut Scene) {
+    for conf in ["", "[LoadBalancer]\ncascade-delete = false\ncreate-monitor = true\n"] {
+        scene.configure(conf).await;
+        let mut other = service("other", &[(9090, 30909)], json!({}));
+        scene.ensure(&mut other).await;
+        let mut web = web();
+        let address = scene.ensure(&mut web).await;
+        let mut api = api(&web);
+        scene.ensure(&mut api).await;
+        set(&mut web, "load-balancer-id", annotation(&other, "load-balancer-id").unwrap());
+        scene.ensure(&mut web).await;
+        scene.delete(&mut web).await;
+        let owner = "kube_service_kubernetes_shop_other";
+        let listeners = scene.listeners().await;
+        let tags: Vec<_> = listeners.iter().map(|listener| texts(&listener["tags"])).collect();
+        assert_eq!(tags, [[API], [owner]]);
+        let balancers = scene.balancers().await;
+        let mut tags: Vec<_> = balancers.iter().map(|lb| texts(&lb["tags"])).collect();
+        tags.sort();
+        assert_eq!((tags, scene.floating_ips().await.len()), (vec![vec![API], vec![owner]], 2));
+        assert_eq!(scene.ensure(&mut api).await, address);
+        scene.is_steady(&mut api).await;
+        for service in [&mut api, &mut other] {
+            scene.delete(service).await;
+        }
+        scene.is_empty().await;
+    }
 }
 
 async fn a_left_balancer_that_may_be_of_another_cluster_is_reported(scene: &mut Scene) {

@@ -34,12 +34,9 @@ impl Draft<'_> {
         }
         self.must_be_ours(balancer)?;
         monitors_must_be_read(balancer)?;
-        let is_own_tag = |tag: &str| self.claim.owns(item, tag);
         let is_user = self.claim.is_user();
         let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
-        let of_listeners = balancer.listeners.iter().map(|listener| &listener.tags);
-        let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
-        let shared = tags.any(|tag| !is_own_tag(tag)) || self.claim == Claim::HalfMade;
+        let shared = self.is_shared(balancer) || self.claim == Claim::HalfMade;
         if is_user && made_by_us && !shared {
             self.delete_floating_ips(balancer, "the Service goes");
             self.delete_balancer(balancer, "the Service goes", Then::Nothing);
@@ -48,8 +45,13 @@ impl Draft<'_> {
         }
         let left = self.observed.left_behind.get(&self.place);
         if let Some(left) = left.and_then(|id| self.observed.balancers.get(id)) {
-            self.delete_floating_ips(left, "the Service goes");
-            self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
+            monitors_must_be_read(left)?;
+            if self.is_shared(left) {
+                self.leave(left);
+            } else {
+                self.delete_floating_ips(left, "the Service goes");
+                self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
+            }
         }
         if let Some(text) = self.observed.left_namesakes.get(&self.place) {
             self.findings.push(Finding::warning(NAMESAKE, text.clone()));
@@ -60,6 +62,11 @@ impl Draft<'_> {
             false => self.leave_loose_floating_ips(),
         }
         self.delete_group_if_read()
+    }
+
+    /// Whether other Services use the balancer or one of its listeners.
+    fn is_shared(&self, balancer: &Balancer) -> bool {
+        balancer.service_tags().any(|tag| !self.claim.owns(self.item, tag))
     }
 
     /// Deletes the floating IPs that were created for the balancer; any other is detached with its port.

@@ -91,17 +91,18 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Orde
 
 /// Applies the tags and listeners of these steps to the observation, for later items.
 fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step]) {
-    let Some(balancer) = observed.balancer_of.get(&place).and_then(|id| observed.balancers.get_mut(id)) else { return };
     let mut is_planned = false;
     for step in steps {
-        let Write::Octavia { operation, body: Some(body), .. } = &step.write.write else { continue };
+        let Write::Octavia { balancer, operation, body: Some(body), .. } = &step.write.write else { continue };
         is_planned |= *operation == LISTENER_CREATE;
         if *operation == LB_UPDATE
             && let Some(tags) = body.pointer("/loadbalancer/tags").and_then(Value::as_array)
+            && let Some(balancer) = observed.balancers.get_mut(balancer)
         {
             balancer.lb.tags = tags.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         }
     }
+    let Some(balancer) = observed.balancer_of.get(&place).and_then(|id| observed.balancers.get_mut(id)) else { return };
     for port in item.settings.iter().filter(|_| is_planned).flat_map(|settings| &settings.ports) {
         if !balancer.listeners.iter().any(|listener| ports::same_port(listener, port)) {
             // Lets a later item see the conflict.
@@ -283,14 +284,12 @@ impl Draft<'_> {
     /// fail long after this program stopped waiting for it.
     fn is_failed_creation(&self, balancer: &Balancer) -> bool {
         let (item, lb) = (self.item, &balancer.lb);
-        let of_listeners = balancer.listeners.iter().map(|listener| &listener.tags);
-        let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
         lb.provisioning_status == ERROR
             && lb.name == item.name
             && self.claim.is_owner()
             && item.noted_address.is_none()
             && item.published.is_empty()
-            && tags.all(|tag| self.claim.owns(item, tag))
+            && balancer.service_tags().all(|tag| self.claim.owns(item, tag))
     }
 
     /// Another cluster may have balancers of the same names.

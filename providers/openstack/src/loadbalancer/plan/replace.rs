@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 
-use super::super::observed::{Balancer, service_tags};
+use super::super::observed::Balancer;
 use super::super::step::{Then, Write};
 use super::super::wanted::Settings;
 use super::floating::FLOATING_IP;
@@ -31,8 +31,7 @@ impl Draft<'_> {
                 "it was not made for this Service; repair it, or remove the annotation load-balancer-id".to_owned(),
             );
         }
-        let tags = balancer.listeners.iter().map(|listener| &listener.tags).chain([&lb.tags]);
-        if let Some(other) = tags.flat_map(|tags| service_tags(tags)).find(|tag| !self.claim.owns(item, tag)) {
+        if let Some(other) = balancer.service_tags().find(|tag| !self.claim.owns(item, tag)) {
             return keeps(format!("it is shared with {other}; repair it, or let the other Services leave it first"));
         }
         let is_bound = |port: &Option<String>| port.as_ref() == Some(&lb.vip_port_id);
