@@ -49,6 +49,7 @@ models! {
         pub(crate) network_id: String,
         pub(crate) device_id: String,
         pub(crate) device_owner: String,
+        pub(crate) mac_address: String,
         pub(crate) fixed_ips: Vec<FixedIp>,
         pub(crate) security_groups: Vec<String>,
         pub(crate) allowed_address_pairs: Vec<AddressPair>,

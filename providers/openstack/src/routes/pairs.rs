@@ -70,7 +70,7 @@ impl Pairs {
             return Ok(());
         }
         let change = |port: &Port| {
-            let pairs = changed(&port.allowed_address_pairs, changes)?;
+            let pairs = changed(port, changes)?;
             Some(json!({ "allowed_address_pairs": pairs }))
         };
         match self.client.change_port(&port, change).await {
@@ -98,13 +98,16 @@ fn port_at<'a>(ports: &'a [Port], networks: &[String], hop: &str) -> Option<&'a 
     })
 }
 
-/// The pairs with these changes; `None` if nothing differs.
-fn changed(pairs: &[AddressPair], changes: &[Change]) -> Option<Vec<AddressPair>> {
+/// The pairs of a port with these changes; `None` if nothing differs. Ours have the MAC address of the port.
+fn changed(port: &Port, changes: &[Change]) -> Option<Vec<AddressPair>> {
+    let pairs = &port.allowed_address_pairs;
     let is_of = |pair: &AddressPair, change: &Change| {
-        pair.ip_address == change.route.destination
-            || parse_cidr(&pair.ip_address).is_some_and(|range| Some(range) == parse_cidr(&change.route.destination))
+        pair.mac_address.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(&port.mac_address))
+            && (pair.ip_address == change.route.destination
+                || parse_cidr(&pair.ip_address)
+                    .is_some_and(|range| Some(range) == parse_cidr(&change.route.destination)))
     };
-    let mut new = pairs.to_vec();
+    let mut new = pairs.clone();
     for change in changes {
         if !change.is_added {
             new.retain(|pair| !is_of(pair, change));
@@ -112,7 +115,7 @@ fn changed(pairs: &[AddressPair], changes: &[Change]) -> Option<Vec<AddressPair>
             new.push(AddressPair { ip_address: change.route.destination.clone(), mac_address: None });
         }
     }
-    (new != pairs).then_some(new)
+    (new != *pairs).then_some(new)
 }
 
 #[async_trait]
@@ -175,9 +178,14 @@ mod tests {
         };
         let present = [pair("192.0.2.1", Some("fa:16:3e:00:00:01")), pair("10.1.1.0/24", Some("fa:16:3e:00:00:02"))];
         let changes = [change(false, "10.1.1.0/24"), change(true, "10.1.2.0/24"), change(true, "fd00:1::/80")];
-        let new = changed(&present, &changes).unwrap();
+        let with = |pairs: &[AddressPair]| Port {
+            mac_address: "fa:16:3e:00:00:02".to_owned(),
+            allowed_address_pairs: pairs.to_vec(),
+            ..Port::default()
+        };
+        let new = changed(&with(&present), &changes).unwrap();
         assert_eq!(new, [present[0].clone(), pair("10.1.2.0/24", None), pair("fd00:1::/80", None)]);
-        assert_eq!(changed(&new, &changes), None);
+        assert_eq!(changed(&with(&new), &changes), None);
     }
 
     #[test]

@@ -324,6 +324,19 @@ async fn a_port_that_changed_in_between_is_read_again_and_keeps_what_others_wrot
 }
 
 #[tokio::test]
+async fn a_pair_with_another_mac_address_is_not_ours() {
+    let world = World::with(1).await;
+    let id = world.port("n1")["id"].as_str().unwrap().to_owned();
+    let theirs = json!([{"ip_address": "10.1.1.0/24", "mac_address": "fa:16:3e:00:00:01"}]);
+    world.set("port", &id, json!({"allowed_address_pairs": theirs}));
+    let routes = routes(&world, &[world.node("n1", &[])], ATOMIC).0;
+    good(routes.create("k", &[new("n1", "10.1.1.0/24")]).await);
+    assert_eq!(pairs(&world, "n1"), ["10.1.1.0/24", "10.1.1.0/24"]);
+    good(routes.delete("k", &routes.list("k").await.unwrap()).await);
+    assert_eq!(world.port("n1")["allowed_address_pairs"], theirs);
+}
+
+#[tokio::test]
 async fn two_processes_that_change_a_port_at_the_same_time_both_get_their_pairs() {
     let world = World::with(1).await;
     let nodes = [world.node("n1", &[])];
