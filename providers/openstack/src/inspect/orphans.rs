@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ccm_kit::inspect::orphans::{self, Services, Unclaimed};
 use ccm_kit::inspect::{LOAD_BALANCER, Object};
-use ccm_provider::{Claims, Orphan, ProviderError, Risk};
+use ccm_provider::{Claims, NodeRef, Orphan, ProviderError, Risk};
 
 use super::Inspector;
 use super::inventory::{self, FLOATING_IP};
@@ -35,8 +35,7 @@ struct Claimed<'a> {
     /// The balancer IDs in Service annotations.
     ids: BTreeSet<&'a str>,
     groups: BTreeSet<String>,
-    /// Addresses of nodes.
-    addresses: BTreeSet<String>,
+    nodes: &'a [NodeRef],
     /// Servers of nodes.
     servers: BTreeSet<String>,
 }
@@ -61,8 +60,7 @@ impl<'a> Claimed<'a> {
     fn new(openstack: &'a Inspector, cluster: &'a str, claims: &'a Claims) -> Self {
         let services = Services::new(cluster, claims);
         let id = LOAD_BALANCER_ID.row.key;
-        let addresses = claims.nodes.iter().flat_map(|node| &node.addresses).map(|address| address.address.to_string());
-        let server = |node: &ccm_provider::NodeRef| {
+        let server = |node: &NodeRef| {
             let id = openstack.identity.parse(node.provider_id_or_empty()).ok()?;
             Some(id.as_str().to_owned())
         };
@@ -74,7 +72,7 @@ impl<'a> Claimed<'a> {
             names: services.claiming().map(|service| names::balancer(cluster, service)).collect(),
             ids: ids.map(|id| &**id).collect(),
             groups: services.claiming().map(names::security_group).collect(),
-            addresses: addresses.collect(),
+            nodes: &claims.nodes,
             servers: claims.nodes.iter().filter_map(server).collect(),
             services,
         }
@@ -105,9 +103,9 @@ impl<'a> Claimed<'a> {
     /// The reason why a balancer may belong to another cluster with the same name.
     async fn doubt(&self, lb: &LoadBalancer, service: &str) -> Result<Option<String>, ProviderError> {
         let (balancers, former) = (self.openstack.balancers()?, orphans::former(service, "")?);
-        Ok(match balancers.claim_of(self.cluster, &former, lb, &self.addresses).await? {
+        Ok(match balancers.claim_of(self.cluster, &former, lb, self.nodes).await? {
             (_, Evidence::Empty) => self.unsure(),
-            (_, Evidence::Nothing) if self.addresses.is_empty() => self.unsure(),
+            (_, Evidence::Nothing) if self.nodes.is_empty() => self.unsure(),
             (Claim::Own, _) => None,
             _ => Some(namesake(lb)),
         })

@@ -15,7 +15,7 @@ use super::names;
 pub(crate) use super::observed::Evidence;
 use super::observed::{Balancer, Observed, service_tags};
 use super::wanted::Item;
-use crate::client::octavia::{Listener, LoadBalancer};
+use crate::client::octavia::{Listener, LoadBalancer, Member};
 
 /// The maximum clock difference between the cloud and the API server.
 pub(super) const SKEW: SignedDuration = SignedDuration::from_secs(60);
@@ -76,7 +76,7 @@ pub(super) fn needs_evidence(item: &Item, lb: &LoadBalancer) -> bool {
 }
 
 /// What the members of a balancer that was read show, as far as they may be those of the Service.
-pub(super) fn evidence(item: &Item, balancer: &Balancer, nodes: &BTreeSet<String>) -> Evidence {
+pub(super) fn evidence(item: &Item, balancer: &Balancer, is_node: &impl Fn(&Member) -> bool) -> Evidence {
     let is_old = is_old_name(item, &balancer.lb);
     let is_named = balancer.lb.name == item.name || names::renamed(&balancer.lb.name, &item.name).is_some();
     // Others may share the balancer.
@@ -94,14 +94,18 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, nodes: &BTreeSet<String
         let mut tags = service_tags(&listener.tags);
         balancer.lb.name == item.name && tags.any(|tag| names::fields(tag).is_some_and(|(of, ..)| Some(of) == cluster))
     };
-    match behind(balancer, nodes, may_be_ours) {
-        Evidence::Empty if behind(balancer, nodes, is_of_cluster) == Evidence::Member => Evidence::Member,
+    match behind(balancer, is_node, may_be_ours) {
+        Evidence::Empty if behind(balancer, is_node, is_of_cluster) == Evidence::Member => Evidence::Member,
         found => found,
     }
 }
 
 /// What the members behind these listeners show.
-fn behind(balancer: &Balancer, nodes: &BTreeSet<String>, which: impl Fn(&&Listener) -> bool) -> Evidence {
+fn behind(
+    balancer: &Balancer,
+    is_node: &impl Fn(&Member) -> bool,
+    which: impl Fn(&&Listener) -> bool,
+) -> Evidence {
     let listeners = balancer.listeners.iter().filter(which);
     let pools: BTreeSet<&str> =
         listeners.filter_map(|listener| balancer.pool_of(listener)).map(|pool| &*pool.id).collect();
@@ -109,7 +113,7 @@ fn behind(balancer: &Balancer, nodes: &BTreeSet<String>, which: impl Fn(&&Listen
     let mut members = of_pools.flat_map(|(_, members)| members).peekable();
     match () {
         () if members.peek().is_none() => Evidence::Empty,
-        () if members.any(|member| nodes.contains(&member.address)) => Evidence::Member,
+        () if members.any(is_node) => Evidence::Member,
         () => Evidence::Nothing,
     }
 }

@@ -20,6 +20,7 @@ use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCE
 use crate::client::Client;
 use crate::client::metrics::Metrics;
 use crate::client::octavia::{ERROR, LoadBalancer, PENDING_CREATE};
+use crate::node::identity::Identity;
 use crate::node::ports::NodePorts;
 
 mod applied;
@@ -48,7 +49,7 @@ use observe::Reads;
 use observed::Observed;
 use settling::{Settling, Trace};
 use step::{Order, Outputs, Step, Write};
-use wanted::{Item, Wanted};
+use wanted::{Item, Target, Wanted};
 use write::Writer;
 
 /// An event about a state that lasts is repeated after this time.
@@ -134,13 +135,14 @@ impl Balancers {
         cluster: &str,
         former: &Service,
         lb: &LoadBalancer,
-        nodes: &BTreeSet<String>,
+        nodes: &[NodeRef],
     ) -> Result<(Claim, Evidence), ProviderError> {
         let work = [ServiceWork::new(former, &[], ServiceAction::Delete)];
         let wanted = wanted::wanted(&self.env, cluster, &work, &Vec::new).0;
-        let balancer = self.cloud()?.reads.whole(lb).await?;
+        let reads = &self.cloud()?.reads;
+        let balancer = reads.whole(lb).await?;
         let item = wanted.items.get(&0).ok_or_else(|| ProviderError::bug("a deletion is refused"))?;
-        let evidence = claim::evidence(item, &balancer, nodes);
+        let evidence = reads.evidence(item, &balancer, &wanted::everywhere(nodes, &self.env.identity)).await?;
         let observed = Observed {
             balancer_of: [(0, lb.id.clone())].into(),
             balancers: [(lb.id.clone(), balancer)].into(),
@@ -176,10 +178,11 @@ impl Cloud {
     }
 
     /// The addresses of the cluster's nodes.
-    fn node_addresses(&self, work: &[ServiceWork]) -> BTreeSet<String> {
-        let all = self.nodes();
-        let nodes = work.iter().flat_map(|item| item.nodes.iter()).chain(&all);
-        nodes.flat_map(|node| &node.addresses).map(|address| address.address.to_string()).collect()
+    fn node_addresses(&self, work: &[ServiceWork], identity: &Identity) -> Vec<Target> {
+        let mut nodes: BTreeMap<String, NodeRef> = BTreeMap::new();
+        let of_work = work.iter().flat_map(|item| item.nodes.iter().cloned());
+        nodes.extend(of_work.chain(self.nodes()).map(|node| (node.name.to_string(), node)));
+        wanted::everywhere(&nodes.into_values().collect::<Vec<_>>(), identity)
     }
 
     /// Emits findings that were not emitted for this Service yet.
@@ -254,7 +257,7 @@ impl BalancerCloud for Balancers {
 
     async fn observe(&self, _: &str, work: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
         let cloud = self.cloud()?;
-        let mut observed = cloud.reads.observe(wanted, || cloud.node_addresses(work)).await;
+        let mut observed = cloud.reads.observe(wanted, || cloud.node_addresses(work, &self.env.identity)).await;
         // A deletion keeps nothing that it did not read.
         let is_for_nothing = |(place, item): (&usize, &Item)| {
             item.action == ServiceAction::Delete && observed.unread.contains_key(place)

@@ -133,13 +133,14 @@ impl Balancer {
         let mut subnets = BTreeSet::new();
         for pool in self.listeners.iter().filter(is_port).filter_map(|listener| self.pool_of(listener)) {
             let members = self.members.get(&pool.id).filter(|_| self.whole.contains(&pool.id))?;
-            // A member without a subnet is reached from the VIP.
-            let reached = |member: &Member| {
-                [&member.subnet_id, &self.lb.vip_subnet_id].into_iter().find(|id| !id.is_empty()).cloned()
-            };
-            subnets.extend(members.iter().filter_map(reached));
+            subnets.extend(members.iter().filter_map(|member| self.subnet_of(member)).cloned());
         }
         (!self.is_unread).then_some(subnets)
+    }
+
+    /// The subnet from which it reaches a member; without one of its own that is the subnet of the VIP.
+    pub(crate) fn subnet_of<'b>(&'b self, member: &'b Member) -> Option<&'b String> {
+        [&member.subnet_id, &self.lb.vip_subnet_id].into_iter().find(|id| !id.is_empty())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whose a load balancer, a listener and a floating IP are.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::openstack::seed::SubnetSeed;
 use ccm_provider::{NodeRef, Service, ServiceAction};
 use serde_json::{Value, json};
 
@@ -17,6 +18,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_balancer_without_members_is_ours_by_its_name,
         a_balancer_that_was_ours_by_a_member_stays_ours_without_members,
         a_copy_of_a_service_in_another_cluster_takes_nothing,
+        a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster,
+        a_balancer_that_reaches_the_nodes_through_a_router_is_ours_by_a_member,
         a_copy_that_is_younger_than_the_balancer_takes_nothing,
         a_failed_join_of_a_namesake_renames_nothing,
         a_loose_floating_ip_of_another_cluster_is_left_alone,
@@ -141,6 +144,63 @@ async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene)
     scene.delete(&mut copy).await;
     assert_eq!(all(scene).await, before);
     process.work(&mut theirs, &nodes, ServiceAction::Delete).await.unwrap();
+    scene.is_empty().await;
+}
+
+/// Clusters are often in networks of their own with the same range.
+async fn a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster(scene: &mut Scene) {
+    for cluster in [CLUSTER, "theirs"] {
+        let (process, nodes, mut theirs) = neighbor(scene, cluster).await;
+        let (lb, project) = (id(&scene.balancer().await).to_owned(), scene.place().project.clone());
+        let ours: Vec<String> =
+            scene.nodes.iter().map(|node| node.addresses.iter().next().unwrap().address.to_string()).collect();
+        scene.simulation().world(|world| {
+            let network = world.network(&project, "theirs", json!({}));
+            let subnet = world.subnet(&SubnetSeed { network: &network, cidr: "10.50.0.0/24", ..SubnetSeed::default() });
+            world.row_mut("loadbalancer", &lb).unwrap().set("vip_subnet_id", &*subnet);
+            let members: Vec<String> = world.table("member").values().map(|row| row.id().to_owned()).collect();
+            for (member, address) in members.iter().zip(&ours) {
+                let row = world.row_mut("member", member).unwrap();
+                row.set("address", &**address);
+                row.set("subnet_id", &*subnet);
+            }
+        });
+        let before = all(scene).await;
+        // A restored backup has the annotations, too.
+        let mut copy = if cluster == CLUSTER { web() } else { theirs.clone() };
+        copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000004".into();
+        copy.status = Default::default();
+        scene.restart().await;
+        is_refused(scene, &mut copy).await;
+        scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+        // Without the ports of the nodes, nothing is known of them.
+        scene.restart().await;
+        scene.simulation().fault(Rule::every(Fault::Deny).on("network", "port_list"));
+        let error = scene.refused(&mut copy).await;
+        assert!(!error.contains(NOT_OURS), "{error}");
+        scene.process.work(&mut copy, &scene.nodes, ServiceAction::Delete).await.unwrap_err();
+        scene.simulation().faults(Faults::clear);
+        scene.delete(&mut copy).await;
+        assert_eq!(all(scene).await, before);
+        process.work(&mut theirs, &nodes, ServiceAction::Delete).await.unwrap();
+        scene.is_empty().await;
+    }
+}
+
+async fn a_balancer_that_reaches_the_nodes_through_a_router_is_ours_by_a_member(scene: &mut Scene) {
+    let network = scene.place().network.clone();
+    let seed = SubnetSeed { network: &network, cidr: "10.51.0.0/24", ..SubnetSeed::default() };
+    let subnet = scene.simulation().world(|world| world.subnet(&seed));
+    scene.configure(&format!("[LoadBalancer]\nsubnet-id = {subnet}\ninternal-lb = true\n")).await;
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *subnet));
+    unset(&mut web, "load-balancer-id");
+    unset(&mut web, "load-balancer-address");
+    forget(&mut web);
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut web).await, address);
+    scene.delete(&mut web).await;
     scene.is_empty().await;
 }
 

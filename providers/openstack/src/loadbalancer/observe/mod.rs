@@ -24,7 +24,7 @@ use super::claim::{self, Evidence};
 use super::names;
 use super::observed::{Balancer, Group, Observed, service_tags};
 use super::parts::Parts;
-use super::wanted::{Family, Item, Wanted};
+use super::wanted::{Family, Item, Target, Wanted};
 use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network};
 use crate::client::octavia::{LoadBalancer, Member, Version};
@@ -32,6 +32,7 @@ use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query};
 use crate::node::ports::NodePorts;
 
+mod members;
 mod places;
 
 /// An upgrade of Octavia is noticed within this time.
@@ -108,7 +109,7 @@ impl Reads {
 
     /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
     /// concerns the items that need it.
-    pub(super) async fn observe(&self, wanted: &Wanted, nodes: impl Fn() -> BTreeSet<String>) -> Observed {
+    pub(super) async fn observe(&self, wanted: &Wanted, nodes: impl Fn() -> Vec<Target>) -> Observed {
         let mut observed = Observed::default();
         match self.version().await {
             Ok(version) => observed.version = version,
@@ -149,12 +150,16 @@ impl Reads {
         }
         for (place, item) in &wanted.items {
             let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
-            if let Some(balancer) = observed.balancer(*place).filter(needs) {
-                let evidence = claim::evidence(item, balancer, &nodes());
-                if evidence == Evidence::Member {
-                    self.ours.lock().insert(balancer.lb.id.clone());
+            let is_open = !observed.evidence.contains_key(place);
+            let Some(balancer) = observed.balancer(*place).filter(needs).filter(|_| is_open) else { continue };
+            match self.evidence(item, balancer, &nodes()).await {
+                Ok(evidence) => {
+                    if evidence == Evidence::Member {
+                        self.ours.lock().insert(balancer.lb.id.clone());
+                    }
+                    observed.evidence.insert(*place, evidence);
                 }
-                observed.evidence.entry(*place).or_insert(evidence);
+                Err(error) => drop(observed.unread.entry(*place).or_insert(error)),
             }
         }
         for (place, item) in &wanted.items {
@@ -307,7 +312,7 @@ impl Reads {
         item: &Item,
         place: usize,
         observed: &mut Observed,
-        nodes: impl Fn() -> BTreeSet<String>,
+        nodes: impl Fn() -> Vec<Target>,
     ) -> Result<(), ProviderError> {
         let is_another = |balancer: &Balancer| ![&item.name, &item.legacy].contains(&&balancer.lb.name);
         if item.action != ServiceAction::Delete || !observed.balancer(place).is_some_and(is_another) {
@@ -316,7 +321,7 @@ impl Reads {
         let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
         let own = self.whole(&own).await?;
         let is_known = self.ours.lock().contains(&own.lb.id);
-        if is_known || claim::evidence(item, &own, &nodes()) == Evidence::Member {
+        if is_known || self.evidence(item, &own, &nodes()).await? == Evidence::Member {
             observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
             observed.left_behind.insert(place, own.lb.id.clone());
             observed.balancers.insert(own.lb.id.clone(), own);
@@ -505,7 +510,7 @@ mod tests {
         let world = World::with(0).await;
         let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
         let (ensure, delete) = (wanted(ServiceAction::Ensure), wanted(ServiceAction::Delete));
-        let is_unread = async |wanted| !reads.observe(wanted, BTreeSet::new).await.unread.is_empty();
+        let is_unread = async |wanted| !reads.observe(wanted, Vec::new).await.unread.is_empty();
         let broken = || Rule::every(Fault::Html { status: 503 }).on("load-balancer", "version_list");
         world.cloud.fault(broken());
         assert!(is_unread(&ensure).await);

@@ -79,6 +79,21 @@ pub(super) fn targets(
     targets
 }
 
+/// All addresses of nodes.
+pub(crate) fn everywhere(nodes: &[NodeRef], identity: &Identity) -> Vec<Target> {
+    let targets = |node: &NodeRef| {
+        let (server, is_elsewhere) = (identity.server_of(node), identity.is_elsewhere(node));
+        let target = |address: &ccm_provider::NodeAddress| Target {
+            node: node.name.to_string(),
+            address: address.address.to_string(),
+            server: server.clone(),
+            is_elsewhere,
+        };
+        node.addresses.iter().map(target).collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(targets).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use ccm_provider::NodeAddress;

@@ -27,7 +27,7 @@ pub(crate) mod backend;
 mod hosts;
 mod monitor;
 
-pub(crate) use backend::backend_of;
+pub(crate) use backend::{backend_of, everywhere};
 pub(crate) use hosts::{AllNodes, Hosts, NodePort};
 pub(crate) use monitor::Monitor;
 

@@ -1,0 +1,71 @@
+//! Whether the members of a balancer are nodes of this cluster.
+//!
+//! Clusters are often in networks of their own with the same range. So an address is not enough: a member is a node if a
+//! port of the node has the address in the subnet from which the balancer reaches the member. A balancer in another
+//! subnet reaches its members through a router, which knows one network with the address.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::ProviderError;
+use ccm_provider::address::{parse_cidr, parse_ip};
+
+use super::super::claim::{self, Evidence};
+use super::super::observed::Balancer;
+use super::super::wanted::{Item, Target};
+use super::Reads;
+use crate::client::octavia::Member;
+
+impl Reads {
+    /// What the members of a balancer that was read show. `nodes`: all addresses of the cluster's nodes.
+    pub(in super::super) async fn evidence(
+        &self,
+        item: &Item,
+        balancer: &Balancer,
+        nodes: &[Target],
+    ) -> Result<Evidence, ProviderError> {
+        let all = || balancer.members.values().flatten();
+        let addresses: BTreeSet<&str> = all().map(|member| &*member.address).collect();
+        let nodes: Vec<&Target> = nodes.iter().filter(|node| addresses.contains(&*node.address)).collect();
+        let has_address = |member: &Member| nodes.iter().any(|node| node.address == member.address);
+        let by_address = claim::evidence(item, balancer, &has_address);
+        if by_address != Evidence::Member {
+            return Ok(by_address);
+        }
+        let ports = self.ports.of(&nodes.iter().filter_map(|node| node.server.clone()).collect()).await?;
+        let fixed: BTreeSet<(&str, &str)> =
+            ports.values().flatten().flat_map(|port| &port.fixed_ips).map(|ip| (&*ip.ip_address, &*ip.subnet_id)).collect();
+        let is_near = |member: &Member| {
+            balancer.subnet_of(member).is_some_and(|subnet| fixed.contains(&(&*member.address, &**subnet)))
+        };
+        let mut far: BTreeSet<(&str, &str)> = BTreeSet::new();
+        for member in all().filter(|member| has_address(member) && !is_near(member)) {
+            if self.is_behind_router(balancer, member).await? {
+                far.insert((&member.address, &member.subnet_id));
+            }
+        }
+        let is_node = |member: &Member| {
+            let mut with_address = nodes.iter().filter(|node| node.address == member.address);
+            let has_port = || fixed.iter().any(|(address, _)| *address == member.address);
+            is_near(member)
+                || far.contains(&(&*member.address, &*member.subnet_id)) && has_port()
+                // Neutron has no port of it.
+                || with_address.any(|node| node.is_elsewhere)
+        };
+        let found = claim::evidence(item, balancer, &is_node);
+        let is_unknown = |node: &&&Target| node.server.is_none() && !node.is_elsewhere;
+        match nodes.iter().find(is_unknown) {
+            Some(Target { node, .. }) if found != Evidence::Member => {
+                Err(ProviderError::unknown(format!("node {node} has no provider ID yet: its ports are not known")))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Whether the address of a member is outside of the subnet from which the balancer reaches it.
+    async fn is_behind_router(&self, balancer: &Balancer, member: &Member) -> Result<bool, ProviderError> {
+        let Some(id) = balancer.subnet_of(member) else { return Ok(true) };
+        let subnet = self.subnets.ask_one(id.clone()).await?.transpose()?;
+        let range = subnet.and_then(|subnet| parse_cidr(&subnet.cidr));
+        Ok(range.zip(parse_ip(&member.address)).is_some_and(|(range, address)| !range.contains(&address)))
+    }
+}
