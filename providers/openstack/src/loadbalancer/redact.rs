@@ -40,7 +40,10 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
             balancer;
         description(&mut lb.description);
         tags(&mut lb.tags);
-        listeners.iter_mut().for_each(|listener| tags(&mut listener.tags));
+        for listener in listeners {
+            listener.description.clear();
+            tags(&mut listener.tags);
+        }
         pools.iter_mut().for_each(|pool| tags(&mut pool.tags));
     }
     floating_ips.iter_mut().for_each(|ip| description(&mut ip.description));

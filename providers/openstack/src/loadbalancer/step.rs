@@ -48,6 +48,8 @@ pub(crate) enum Write {
         /// Relative to `lbaas/`.
         path: String,
         body: Option<Value>,
+        /// The body of the listener for which this deletion makes room: Octavia must refuse it only because of that.
+        successor: Option<Value>,
         /// The placeholder name of the ID in the response, and its key there.
         output: Option<(String, &'static str)>,
         /// Whether the balancer must be active again before the step ends.

@@ -22,7 +22,7 @@ use super::settling::{Settling, Trace};
 use super::step::{Order, Outputs, Then, Write};
 use crate::client::network::Port;
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
-use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
+use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, LISTENER_CREATE, Operation};
 use crate::client::{ApiError, Client, is_busy, is_gone, is_quota};
 
 /// Maximum number of polls: about as long as upstream waits, 271 s and 326 s.
@@ -30,6 +30,8 @@ const LOOKS: u32 = 36;
 const LOOKS_AT_DELETION: u32 = 42;
 /// Number of polls that may not show a new balancer yet: some seconds.
 const LOOKS_UNTIL_SHOWN: u32 = 6;
+/// How Octavia refuses a listener for its port.
+const PORT_TAKEN: &str = "Another Listener on this Load Balancer is already using";
 /// Delay before a plan that needs another read of the cloud.
 const NOW: Duration = Duration::from_millis(100);
 
@@ -309,10 +311,13 @@ impl Writer {
     }
 
     async fn change(&self, order: &Order, outputs: &Outputs, scope: &Scope) -> Result<Written, ProviderError> {
-        let Write::Octavia { balancer, operation, path, body, output, is_last } = &order.write else {
+        let Write::Octavia { balancer, operation, path, body, successor, output, is_last } = &order.write else {
             return Ok(Written::Done);
         };
         let (balancer, path) = (outputs.fill(balancer), outputs.fill(path));
+        if let Some(successor) = successor {
+            self.needs_only_the_port(&balancer, outputs.fill_body(successor), outputs, scope).await?;
+        }
         let body = body.as_ref().map(|body| outputs.fill_body(body));
         let answer = self.when_ready(&balancer, *operation, &path, body, outputs, scope).await?;
         outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
@@ -329,6 +334,23 @@ impl Writer {
             outputs.lock().balancers.insert(balancer, lb);
         }
         Ok(Written::Done)
+    }
+
+    /// Fails unless Octavia refuses a new listener for its port alone, which is the last that it looks at before it asks
+    /// the driver.
+    async fn needs_only_the_port(
+        &self,
+        balancer: &str,
+        listener: Value,
+        outputs: &Outputs,
+        scope: &Scope,
+    ) -> Result<(), ProviderError> {
+        match self.when_ready(balancer, LISTENER_CREATE, "listeners", Some(listener), outputs, scope).await {
+            Err(error) if error.class() == ErrorClass::Conflict && error.to_string().contains(PORT_TAKEN) => Ok(()),
+            Err(error) => Err(error),
+            // What stood in its way has just gone.
+            Ok(_) => Err(ProviderError::new(ErrorClass::Conflict, "the listener that was to be replaced is gone")),
+        }
     }
 
     /// A driver that cannot make a change leaves the part in ERROR and the balancer ACTIVE.

@@ -25,6 +25,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_port_without_a_successor_goes_whatever_becomes_of_the_others,
         at_a_full_quota_the_former_port_goes_first,
         a_refused_protocol_takes_nothing_away,
+        a_listener_goes_when_octavia_refuses_its_successor_only_for_it,
         a_change_in_the_second_of_our_own_is_noticed,
         a_change_between_our_own_is_noticed,
         an_update_of_nodes_is_no_end_of_a_change_that_failed,
@@ -300,14 +301,35 @@ async fn a_refused_protocol_takes_nothing_away(scene: &mut Scene) {
         let mut web = web();
         set(&mut web, "connection-limit", "7");
         let address = scene.ensure(&mut web).await;
+        let listener = id(&scene.listener().await).to_owned();
+        scene.simulation().world(|world| {
+            let row = world.row_mut("listener", &listener).unwrap();
+            row.set("description", "mine");
+            row.set("admin_state_up", false);
+            row.set("tls_ciphers", "TLS_AES_256_GCM_SHA384");
+            row.set("tls_versions", json!(["TLSv1.3"]));
+        });
         let before = scene.listener().await;
         set(&mut web, key, "true");
-        scene.simulation().fault(Rule::every(refused()).on("load-balancer", action).window(0, 1));
+        // A driver is asked after everything else.
+        let is_listener = action.contains("listener");
+        scene.simulation().fault(Rule::every(refused()).on("load-balancer", action).window(is_listener.into(), 1));
         let gone = scene.nodes.pop().unwrap();
         scene.refused(&mut web).await;
         for nodes in [2, 3] {
             let listener = scene.listener().await;
-            for field in ["name", "tags", "connection_limit", "timeout_client_data", "allowed_cidrs"] {
+            assert_eq!(listener["id"] == before["id"], !is_listener, "{action}");
+            for field in [
+                "name",
+                "tags",
+                "connection_limit",
+                "timeout_client_data",
+                "allowed_cidrs",
+                "description",
+                "admin_state_up",
+                "tls_ciphers",
+                "tls_versions",
+            ] {
                 assert_eq!(listener[field], before[field], "{key} {action}: {field}");
             }
             let pool = listener["default_pool_id"].as_str().unwrap_or_default();
@@ -326,6 +348,30 @@ async fn a_refused_protocol_takes_nothing_away(scene: &mut Scene) {
         scene.delete(&mut web).await;
         scene.is_empty().await;
     }
+}
+
+/// Octavia checks rights, quota and body before the port.
+async fn a_listener_goes_when_octavia_refuses_its_successor_only_for_it(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let before = scene.listener().await;
+    for (status, message) in [(403, "Policy does not allow this request"), (403, "Quota has been met for resources: Listener"), (400, "x")] {
+        set(&mut web, "x-forwarded-for", "true");
+        let fault = Fault::Code { status, code: String::new(), message: message.to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_listener_create"));
+        let mark = scene.simulation().mark();
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains(message), "{error}");
+        assert_eq!((scene.listener().await, on_listeners(scene, mark)), (before.clone(), vec!["create".to_owned()]));
+        scene.simulation().faults(Faults::clear);
+        unset(&mut web, "x-forwarded-for");
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    }
+    set(&mut web, "x-forwarded-for", "true");
+    let mark = scene.simulation().mark();
+    scene.ensure(&mut web).await;
+    assert_eq!(on_listeners(scene, mark), ["create", "delete", "create"]);
+    scene.is_steady(&mut web).await;
 }
 
 /// Octavia's times are in seconds.

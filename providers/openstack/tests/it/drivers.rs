@@ -343,8 +343,8 @@ async fn a_listener_that_others_may_let_pass_replaces_another_one_at_most_once_a
         set(&mut web, "x-forwarded-for", "true");
         let message = "Could not retrieve certificate: ['https://vault/v1/secrets/x']".to_owned();
         let fault = Fault::Code { status: 400, code: String::new(), message };
-        // The record of the program on the Service changes with the refusal.
-        let rule = Rule::every(fault).on("load-balancer", "loadbalancer_listener_create").window(0, 1);
+        // The record of the program on the Service changes with the refusal. The first request is refused for its port.
+        let rule = Rule::every(fault).on("load-balancer", "loadbalancer_listener_create").window(1, 1);
         scene.simulation().fault(rule);
         scene.refused(&mut web).await;
         scene.simulation().faults(Faults::clear);

@@ -405,7 +405,7 @@ impl Draft<'_> {
         reason: &'static str,
     ) {
         let balancer = balancer.to_owned();
-        let write = Write::Octavia { balancer, operation, path, body, output: None, is_last: true };
+        let write = Write::Octavia { balancer, operation, path, body, successor: None, output: None, is_last: true };
         self.push_changes(write, named, changes, reason);
     }
 

@@ -125,17 +125,12 @@ impl Draft<'_> {
         let (left_over, later): (Vec<&Listener>, Vec<&Listener>) =
             self.left_over(balancer, settings).into_iter().partition(|listener| goes_first || is_in_the_way(listener));
         for listener in &left_over {
-            self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
-            match is_replaced(listener) {
-                // Its pool is there until its successor is.
-                true => self.delete_part(
-                    balancer,
-                    &LISTENER,
-                    &listener.id,
-                    &listener.name,
-                    "its protocol cannot be changed",
-                ),
-                false => self.delete_listener(balancer, listener),
+            match settings.ports.iter().enumerate().find(|(_, port)| same_port(listener, port)) {
+                Some((index, port)) => self.replace_listener(balancer, settings, listener, index, port),
+                None => {
+                    self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
+                    self.delete_listener(balancer, listener);
+                }
             }
         }
         self.delete_loose_pools(balancer);
@@ -274,9 +269,15 @@ impl Draft<'_> {
         Some(listener.into())
     }
 
-    fn create_listener(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port) {
+    /// The fields of a listener for a balancer that exists.
+    pub(super) fn new_listener(&self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port) -> Fields {
         let mut fields = self.listener_fields(settings, index, port);
         fields.put("loadbalancer_id", &*balancer.lb.id);
+        fields
+    }
+
+    fn create_listener(&mut self, balancer: &Balancer, settings: &Settings, index: usize, port: &Port) {
+        let fields = self.new_listener(balancer, settings, index, port);
         let name = part("listener", index, self.item);
         self.create_part(balancer, &LISTENER, name, fields, "a port of the Service needs it");
     }

@@ -1,12 +1,14 @@
 //! Listeners and pools of another protocol: Octavia cannot change it.
 //!
 //! A pool gets its members before it replaces the old one. A load balancer has one listener for a port, so the old one goes
-//! first, without its pool, and is made again if Octavia refuses the new one.
+//! first, without its pool, when Octavia refuses the new one for nothing but the port: it looks at the rights, the quota and
+//! the body before that. If the driver refuses the new one, the old one is made again.
 
 use ccm_kit::balancer::Kind;
 use serde_json::json;
 
 use super::super::observed::Balancer;
+use super::super::step::Write;
 use super::super::wanted::{Port, Settings};
 use super::ports::{found, part_of};
 use super::{Changed, Draft, Fields, LISTENER, POOL};
@@ -22,6 +24,26 @@ impl Draft<'_> {
         !balancer.is_unread && !settings.ports.iter().all(has)
     }
 
+    /// Deletes a listener that stands in the way of one of another protocol. Its pool is there until its successor is.
+    pub(super) fn replace_listener(
+        &mut self,
+        balancer: &Balancer,
+        settings: &Settings,
+        former: &Listener,
+        index: usize,
+        port: &Port,
+    ) {
+        let body = self.new_listener(balancer, settings, index, port).below(LISTENER.key);
+        self.part = part_of(Kind::Frame, port);
+        self.delete_part(balancer, &LISTENER, &former.id, &former.name, "its protocol cannot be changed");
+        self.amend(|mut step| {
+            if let Write::Octavia { successor, .. } = &mut step.write.write {
+                *successor = Some(body);
+            }
+            step
+        });
+    }
+
     /// Makes a deleted listener again if Octavia refuses its successor, which the last step creates.
     pub(super) fn or_restore(&mut self, balancer: &Balancer, former: &Listener) {
         let mut fields = Fields::default();
@@ -30,25 +52,51 @@ impl Draft<'_> {
         fields.put("protocol_port", former.protocol_port);
         fields.put("connection_limit", former.connection_limit);
         fields.put("loadbalancer_id", &*balancer.lb.id);
-        fields.put_text("default_pool_id", &former.default_pool_id);
-        fields.put_text("default_tls_container_ref", &former.default_tls_container_ref);
+        if let Some(is_up) = former.admin_state_up {
+            fields.put("admin_state_up", is_up);
+        }
         if !former.insert_headers.is_empty() {
             fields.put("insert_headers", json!(former.insert_headers));
         }
-        for (name, list) in [("tags", &former.tags), ("allowed_cidrs", &former.allowed_cidrs)] {
+        for (name, text) in [
+            ("description", &former.description),
+            ("default_pool_id", &former.default_pool_id),
+            ("default_tls_container_ref", &former.default_tls_container_ref),
+            ("client_ca_tls_container_ref", &former.client_ca_tls_container_ref),
+            ("client_authentication", &former.client_authentication),
+            ("client_crl_container_ref", &former.client_crl_container_ref),
+            ("tls_ciphers", &former.tls_ciphers),
+        ] {
+            fields.put_text(name, text);
+        }
+        for (name, list) in [
+            ("tags", &former.tags),
+            ("allowed_cidrs", &former.allowed_cidrs),
+            ("sni_container_refs", &former.sni_container_refs),
+            ("tls_versions", &former.tls_versions),
+            ("alpn_protocols", &former.alpn_protocols),
+        ] {
             if !list.is_empty() {
                 fields.put(name, list.clone());
             }
         }
-        for (name, timeout) in [
+        for (name, number) in [
             ("timeout_client_data", former.timeout_client_data),
             ("timeout_member_connect", former.timeout_member_connect),
             ("timeout_member_data", former.timeout_member_data),
             ("timeout_tcp_inspect", former.timeout_tcp_inspect),
+            ("hsts_max_age", former.hsts_max_age),
         ] {
-            if let Some(timeout) = timeout {
-                fields.put(name, timeout);
+            if let Some(number) = number {
+                fields.put(name, number);
             }
+        }
+        let is_hsts = [
+            ("hsts_include_subdomains", former.hsts_include_subdomains),
+            ("hsts_preload", former.hsts_preload),
+        ];
+        for (name, is_on) in is_hsts.into_iter().filter(|(_, is_on)| *is_on) {
+            fields.put(name, is_on);
         }
         self.create_part(balancer, &LISTENER, former.name.clone(), fields, "its successor is refused");
         if let Some(restore) = self.steps.pop() {

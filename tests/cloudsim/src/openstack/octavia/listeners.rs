@@ -85,7 +85,28 @@ pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks that the CIDRs have the address family of the VIP, and that the certificates exist.
+/// Checks that the certificates exist.
+fn certified(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
+    if let Some(reference) = fields.get("default_tls_container_ref").and_then(Value::as_str) {
+        let id = reference.rsplit('/').next().unwrap_or_default();
+        if world.row("container", id).or_else(|| world.row("secret", id)).is_none() {
+            // unverified: the format of the reference in the text.
+            return Err(refused(400, format!("Could not retrieve certificate: ['{reference}']")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no other listener has the port.
+fn unused(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let row = world.row("loadbalancer", balancer).ok_or_else(|| BALANCER.not_found(balancer))?;
+    let port = fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default();
+    let others = row.list("listeners").iter().filter_map(|entry| world.row("listener", entry.get("id")?.as_str()?));
+    let others = others.map(|other| (other.text("protocol"), other.number("protocol_port"), other.id()));
+    free(world, fields.get("protocol").and_then(Value::as_str).unwrap_or_default(), port, others)
+}
+
+/// Checks that the CIDRs have the address family of the VIP, and that the driver takes the listener.
 fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let row = BALANCER.find(world, balancer)?;
     let vip = row.text("vip_address");
@@ -94,13 +115,6 @@ fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result
         if cidr.parse::<IpNet>().is_ok_and(|range| range.addr().is_ipv4() != four) {
             let text = format!("CIDR {cidr} IP version incompatible with all VIPs ['{vip}'] IP version.");
             return Err(invalid(&text));
-        }
-    }
-    if let Some(reference) = fields.get("default_tls_container_ref").and_then(Value::as_str) {
-        let id = reference.rsplit('/').next().unwrap_or_default();
-        if world.row("container", id).or_else(|| world.row("secret", id)).is_none() {
-            // unverified: the format of the reference in the text.
-            return Err(refused(400, format!("Could not retrieve certificate: ['{reference}']")));
         }
     }
     providers::listener(row.text("provider"), fields)
@@ -123,8 +137,11 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     BALANCER.find(world, &balancer)?;
     mutable(world, &balancer)?;
     sensible(&body)?;
+    let protocol = body.get("protocol").and_then(Value::as_str).unwrap_or_default();
+    served(world, &balancer, protocol, &body)?;
+    certified(world, &body)?;
+    unused(world, &balancer, &body)?;
     fitting(world, &balancer, &body)?;
-    served(world, &balancer, body.get("protocol").and_then(Value::as_str).unwrap_or_default(), &body)?;
     let id = make(world, &balancer, body)?;
     begin(world, &balancer, "PENDING_UPDATE", &[]);
     LISTENER.reply(world, 201, &id)
@@ -134,10 +151,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
 pub(super) fn make(world: &mut World, balancer: &str, mut fields: Map<String, Value>) -> Result<String, Problem> {
     let row = world.row("loadbalancer", balancer).ok_or_else(|| BALANCER.not_found(balancer))?;
     let project = row.text("project_id").to_owned();
-    let port = fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default();
-    let others = row.list("listeners").iter().filter_map(|entry| world.row("listener", entry.get("id")?.as_str()?));
-    let others = others.map(|other| (other.text("protocol"), other.number("protocol_port"), other.id()));
-    free(world, fields.get("protocol").and_then(Value::as_str).unwrap_or_default(), port, others)?;
+    unused(world, balancer, &fields)?;
     fields.retain(|_, value| !value.is_null());
     let base = json!({
         "name": "", "description": "", "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
@@ -169,6 +183,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
     whole.extend(body.clone());
     mutable(world, &balancer)?;
     sensible(&whole)?;
+    certified(world, &body)?;
     fitting(world, &balancer, &body)?;
     served(world, &balancer, whole.get("protocol").and_then(Value::as_str).unwrap_or_default(), &body)?;
     for (name, default) in [

@@ -40,6 +40,9 @@ macro_rules! listener {
             may("tls_ciphers", Kind::Text(2048)),
             may("tls_versions", TEXTS),
             may("alpn_protocols", TEXTS),
+            may("hsts_max_age", ANY_INT),
+            may("hsts_include_subdomains", Kind::Bool),
+            may("hsts_preload", Kind::Bool),
             may("default_pool_id", Kind::Uuid),
             $($more),*
         ]
