@@ -4,7 +4,7 @@ use ccm_provider::{ProviderError, ServiceAction};
 
 use super::claim::claim;
 use super::names;
-use super::observed::{Observed, service_tags};
+use super::observed::Observed;
 use super::step::{Order, Step, Write};
 use super::wanted::Wanted;
 use crate::client::octavia::{ERROR, Listener};
@@ -23,12 +23,12 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
     let claim = claim(observed, order.place, item);
     match &order.write {
         Write::DeleteBalancer { id, .. } => {
-            let lb = observed.balancers.get(id).map(|balancer| &balancer.lb);
-            let may = lb.is_some_and(|lb| {
+            let may = observed.balancers.get(id).is_some_and(|balancer| {
+                let lb = &balancer.lb;
                 let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
                 let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
                 let is_ours = claim.is_user() || observed.left_behind.get(&order.place) == Some(id);
-                is_over && made_by_us && is_ours && service_tags(&lb.tags).all(|tag| claim.owns(item, tag))
+                is_over && made_by_us && is_ours && balancer.service_tags().all(|tag| claim.owns(item, tag))
             });
             (!may).then(|| ProviderError::bug(format!("load balancer {id} is not this Service's alone: not deleted")))
         }

@@ -58,7 +58,7 @@ pub(crate) struct Observed {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Balancer {
     pub(crate) lb: LoadBalancer,
-    /// Its parts were not read: it is as recorded.
+    /// Its parts were not read: it is as recorded, or goes as a whole, and only its listeners were read.
     pub(crate) is_unread: bool,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<Pool>,

@@ -18,6 +18,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_balancer_that_a_service_left_for_a_shared_one_goes_with_it,
         the_balancer_that_a_service_left_stays_for_those_that_share_it,
         a_left_balancer_that_may_be_of_another_cluster_is_reported,
+        a_listener_of_another_service_stays_when_the_owner_goes,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
 }
@@ -306,6 +307,25 @@ async fn the_balancer_that_a_service_left_stays_for_those_that_share_it(scene: &
         for service in [&mut api, &mut other] {
             scene.delete(service).await;
         }
+        scene.is_empty().await;
+    }
+}
+
+/// A join of the Go program, which writes the tag of the load balancer last.
+async fn a_listener_of_another_service_stays_when_the_owner_goes(scene: &mut Scene) {
+    for conf in ["", "[LoadBalancer]\ncascade-delete = false\n"] {
+        scene.configure(conf).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let listener = json!({"name": format!("listener_0_{API}"), "protocol": "TCP", "protocol_port": 8080, "tags": [API],
+            "loadbalancer_id": annotation(&web, "load-balancer-id")});
+        scene.make("/v2.0/lbaas/listeners", "listener", listener).await;
+        let mut api = api(&web);
+        scene.delete(&mut web).await;
+        let left = scene.listeners().await;
+        assert_eq!((left.len(), texts(&left[0]["tags"]), scene.floating_ips().await.len()), (1, vec![API], 1));
+        scene.ensure(&mut api).await;
+        scene.delete(&mut api).await;
         scene.is_empty().await;
     }
 }

@@ -334,12 +334,19 @@ impl Reads {
     /// The balancer of a Service that may not exist any more, with its parts.
     pub(super) async fn whole(&self, lb: &LoadBalancer) -> Result<Balancer, ApiError> {
         let mut balancer = Balancer { lb: lb.clone(), ..Balancer::default() };
-        self.read_below(&mut balancer, &Below { members: false, monitors: false, hosts_only: false }).await?;
+        self.read_below(&mut balancer, &Below::default()).await?;
         Ok(balancer)
     }
 
     async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ApiError> {
         let id = balancer.lb.id.clone();
+        if let Some(owner) = &whole.owner {
+            let listeners = self.client.listeners(&id).await?;
+            if listeners.iter().flat_map(|listener| service_tags(&listener.tags)).all(|tag| tag == owner) {
+                balancer.listeners = listeners;
+                return Ok(());
+            }
+        }
         // The Go program does not need the right to read the tree, which costs one call instead of one for each pool.
         let tree = async {
             match self.client.status_tree(&id).await {
@@ -426,7 +433,7 @@ impl Reads {
         // A new group needs all its rules at once.
         if balancer.is_unread && group.group.is_none() {
             let mut whole = Balancer { lb: balancer.lb.clone(), ..Balancer::default() };
-            self.read_below(&mut whole, &Below { members: true, monitors: false, hosts_only: false }).await?;
+            self.read_below(&mut whole, &Below { members: true, ..Below::default() }).await?;
             read = Some(whole);
         }
         let found = read.as_ref().unwrap_or(balancer).subnets_behind(&item.hosts.node_ports);
@@ -445,7 +452,10 @@ impl Reads {
 }
 
 /// The parts of a balancer to read.
+#[derive(Default)]
 struct Below {
+    /// Only the listeners, if none has the tag of another Service than this one, whose balancer goes.
+    owner: Option<String>,
     /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,
     /// The same if a pool has no health monitor: one will be created.
@@ -471,11 +481,13 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
             && is_known
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
         let is_as_noted = || is_known && super::applied::is_as_noted(item, &balancer.lb, observed);
-        if goes_whole || !parts.may_be_older(&balancer.lb) && is_as_noted() {
+        if !parts.may_be_older(&balancer.lb) && is_as_noted() {
             continue;
         }
-        let new = Below { members: false, monitors: false, hosts_only: true };
+        let owner = goes_whole.then(|| item.name.clone());
+        let new = Below { owner: owner.clone(), hosts_only: true, ..Below::default() };
         let below = needed.entry(id.clone()).or_insert(new);
+        below.owner = below.owner.take().filter(|other| Some(other) == owner.as_ref());
         below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
