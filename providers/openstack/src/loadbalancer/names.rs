@@ -25,8 +25,24 @@ pub(crate) fn cut(mut text: String) -> String {
 
 /// The name of the balancer, which is also the tag of the Service.
 pub(crate) fn balancer(cluster: &str, service: &Service) -> String {
+    cut(uncut(cluster, service))
+}
+
+/// The same at any length. Truncated, it may be that of another Service, too.
+pub(crate) fn uncut(cluster: &str, service: &Service) -> String {
     let (namespace, name) = (&service.metadata.namespace, &service.metadata.name);
-    cut(format!("{PREFIX}{cluster}_{namespace}_{name}"))
+    format!("{PREFIX}{cluster}_{namespace}_{name}")
+}
+
+/// The reason why no balancer can have this name.
+pub(crate) fn too_long(name: &str) -> Option<String> {
+    let length = name.len();
+    (length > LONGEST).then(|| {
+        format!(
+            "the name of its load balancer has {length} bytes, and Octavia takes {LONGEST}: choose a shorter --cluster-name, or \
+             shorter names of namespace and Service"
+        )
+    })
 }
 
 /// `listener_0_…`, `pool_0_…`, `monitor_0_…`

@@ -1,7 +1,7 @@
 //! New load balancers, and no further writes once they exist.
 
 use ccm_cloudsim::openstack::seed::SubnetSeed;
-use ccm_provider::Service;
+use ccm_provider::{Service, ServiceAction};
 use serde_json::json;
 
 use crate::scene::{INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, unset, web};
@@ -24,6 +24,7 @@ ccm_test_openstack::cases! { [crate::scene]
         nodes_without_a_fitting_address_are_left_out,
         the_status_shows_host_names_where_asked,
         tags_of_the_user_are_added,
+        a_service_whose_name_does_not_fit_gets_no_balancer,
         a_selector_that_no_node_matches_makes_pools_without_members,
         zero_failures_are_the_default_of_octavia,
         an_empty_method_is_the_configured_one,
@@ -433,4 +434,22 @@ async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
     scene.delete(&mut present).await;
     scene.is_empty().await;
     let _ = scene.simulation().take_violations();
+}
+
+/// Cut names of two Services may be the same.
+async fn a_service_whose_name_does_not_fit_gets_no_balancer(scene: &mut Scene) {
+    let long = scene.process_of(&"c".repeat(235)).await;
+    let mut fits = service("w", &[(80, 30080)], json!({}));
+    long.work(&mut fits, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    for (name, lb) in [("web-aa", None), ("web-bb", None), ("web-cc", annotation(&fits, "load-balancer-id"))] {
+        let mut web = service(name, &[(81, 30081)], json!({}));
+        if let Some(lb) = lb {
+            set(&mut web, "load-balancer-id", lb);
+        }
+        let error = long.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap_err().to_string();
+        assert!(error.contains("260 bytes"), "{error}");
+        long.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap();
+    }
+    assert_eq!((scene.balancers().await.len(), scene.listeners().await.len()), (1, 1));
+    long.work(&mut fits, &scene.nodes, ServiceAction::Delete).await.unwrap();
 }

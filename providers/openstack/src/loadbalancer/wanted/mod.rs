@@ -285,15 +285,24 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork, all: AllNodes<'_>) -> Resul
     let service = &*work.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     let text = |key: &Key<String>| annotations.text(key.row).map(str::to_owned).filter(|text| !text.is_empty());
+    let noted_address = text(&keys::LOAD_BALANCER_ADDRESS);
+    let name = match &noted_address {
+        // What an earlier version made has a truncated name.
+        Some(_) => names::balancer(cluster, service),
+        None => names::uncut(cluster, service),
+    };
+    if let Some(problem) = names::too_long(&name).filter(|_| work.action == ServiceAction::Ensure) {
+        return Err(refused(problem));
+    }
     let mut item = Item {
         key: service.key().to_string(),
         action: work.action,
-        name: names::balancer(cluster, service),
+        name,
         legacy: service.default_load_balancer_name(),
         descriptions: Descriptions::new(cluster, service),
         group: names::security_group(service),
         annotated: text(&keys::LOAD_BALANCER_ID).map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
-        noted_address: text(&keys::LOAD_BALANCER_ADDRESS),
+        noted_address,
         published: published(service),
         created: service.metadata.creation_timestamp,
         applied: service.metadata.annotations.get(keys::APPLIED).cloned(),
