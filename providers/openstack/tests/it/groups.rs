@@ -25,6 +25,7 @@ ccm_test_openstack::cases! { [crate::scene]
         once_switched_off_the_group_of_a_balancer_deleted_by_hand_goes_too,
         groups_of_services_that_restart_together_are_read_together,
         two_groups_of_one_name_are_an_error,
+        an_update_of_nodes_asks_for_what_was_deleted_by_hand,
         with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules,
         a_rule_that_is_gone_already_does_not_keep_ports_from_the_group,
         a_port_that_another_writer_changes_keeps_both_groups;
@@ -272,4 +273,39 @@ async fn where_no_group_is_managed_the_right_to_list_them_is_not_needed(scene: &
     scene.delete(&mut web).await;
     scene.simulation().faults(Faults::clear);
     scene.is_empty().await;
+}
+
+/// An ensure, which follows a failed update of nodes, makes it again.
+async fn an_update_of_nodes_asks_for_what_was_deleted_by_hand(scene: &mut Scene) {
+    scene.configure(&format!("{MANAGED}create-monitor = true\n")).await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for what in ["monitor", "group"] {
+        // Octavia's times are in seconds.
+        scene.simulation().clock().step(std::time::Duration::from_secs(5));
+        let expected = match what {
+            "monitor" => {
+                let path = format!("/v2.0/lbaas/healthmonitors/{}", id(&scene.monitors().await[0]));
+                scene.write("DELETE", &path, Value::Null).await;
+                "the health monitor of TCP 80 does not exist"
+            }
+            _ => {
+                let group = scene.groups().await.remove(0);
+                for port in scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await {
+                    let path = format!("/v2.0/ports/{}", id(&port));
+                    scene.write("PUT", &path, json!({"port": {"security_groups": []}})).await;
+                }
+                scene.write("DELETE", &format!("{GROUPS}/{}", id(&group)), Value::Null).await;
+                "the security group lb-sg-"
+            }
+        };
+        scene.nodes.pop();
+        let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(scene.members().await.len(), scene.nodes.len());
+        scene.ensure(&mut web).await;
+        assert_eq!((scene.monitors().await.len(), ports(scene).await), (1, scene.nodes.len()));
+        scene.update_hosts(&mut web).await;
+        scene.is_steady(&mut web).await;
+    }
 }

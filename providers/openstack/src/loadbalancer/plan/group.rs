@@ -10,7 +10,7 @@ use ccm_provider::{ErrorClass, ProviderError, Verb};
 use super::super::observed::Group;
 use super::super::step::{Write, made};
 use super::super::wanted::Settings;
-use super::{Draft, refused};
+use super::{Draft, missing, refused};
 use crate::client::network::{Port, Rule, Subnet};
 use crate::start::config::OVN;
 
@@ -178,11 +178,12 @@ impl Draft<'_> {
     pub(super) fn hosts_of_group(&mut self) -> Result<(), ProviderError> {
         self.group_must_be_read()?;
         let observed = self.observed.groups.get(&self.place).filter(|_| self.item.hosts.manages_group);
-        if let Some((observed, group)) = observed.and_then(|observed| Some((observed, observed.group.as_ref()?))) {
-            self.ports_of_members(observed, &group.id);
-            return all_nodes_known(observed);
-        }
-        Ok(())
+        let Some(observed) = observed else { return Ok(()) };
+        let Some(group) = &observed.group else {
+            return Err(missing(format!("the security group {}", self.item.group)));
+        };
+        self.ports_of_members(observed, &group.id);
+        all_nodes_known(observed)
     }
 
     /// Where no group is managed, the right to read it may be missing.

@@ -222,7 +222,7 @@ impl Draft<'_> {
         }
         let members = self.hosts(balancer);
         let group = self.hosts_of_group();
-        members.and(group)
+        members.and(group).and(self.monitors_must_exist(balancer))
     }
 
     /// A read that the item needs has failed.
@@ -458,6 +458,11 @@ const fn kind(
     delete: Operation,
 ) -> Object {
     Object { name, key, create, update, delete }
+}
+
+/// Something that an update of members does not make: the ensure that follows the error does.
+fn missing(what: String) -> ProviderError {
+    ProviderError::unknown(format!("{what} does not exist"))
 }
 
 fn monitors_must_be_read(balancer: &Balancer) -> Result<(), ProviderError> {

@@ -1,13 +1,13 @@
 //! The health monitor of each pool.
 
 use ccm_kit::balancer::Kind;
-use ccm_provider::Finding;
+use ccm_provider::{Finding, ProviderError};
 
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::wanted::{Monitor as WantedMonitor, Port, Settings};
-use super::ports::Place;
-use super::{Changed, Draft, Fields, MONITOR, part};
+use super::ports::{Place, found, label};
+use super::{Changed, Draft, Fields, MONITOR, missing, part};
 use crate::client::octavia::{Monitor, Pool};
 
 /// Members with the health check port of another monitor would go out of service.
@@ -56,6 +56,22 @@ impl Draft<'_> {
                 self.create_monitor(balancer, &pool.id, wanted);
             }
             (Some(present), Some(wanted)) => self.update_monitor(balancer, present, &wanted),
+        }
+    }
+
+    /// An update of members does not make a monitor.
+    pub(super) fn monitors_must_exist(&self, balancer: &Balancer) -> Result<(), ProviderError> {
+        let settings = self.item.settings.as_ref().filter(|_| balancer.unread_monitors.is_none());
+        let Some(settings) = settings else { return Ok(()) };
+        let lacks = |(index, port): &(usize, &Port)| {
+            let listener = found(balancer, port).filter(|listener| self.is_ours(listener));
+            let pool = listener.and_then(|listener| balancer.pool_of(listener));
+            let has = |pool: &Pool| balancer.monitors.iter().any(|monitor| monitor.id == pool.healthmonitor_id);
+            pool.is_some_and(|pool| !has(pool)) && self.wanted_monitor(settings, *index, port).is_some()
+        };
+        match settings.ports.iter().enumerate().find(lacks) {
+            None => Ok(()),
+            Some((_, port)) => Err(missing(format!("the health monitor of {}", label(port.port, &port.protocol)))),
         }
     }
 

@@ -196,7 +196,7 @@ impl Draft<'_> {
     }
 
     /// Nothing is on a user's balancer before the Service joins it.
-    fn is_ours(&self, listener: &Listener) -> bool {
+    pub(super) fn is_ours(&self, listener: &Listener) -> bool {
         self.claim.has_listener(self.item, listener)
     }
 
