@@ -25,6 +25,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_status_shows_host_names_where_asked,
         tags_of_the_user_are_added,
         a_service_whose_name_does_not_fit_gets_no_balancer,
+        an_ipv6_service_in_a_network_of_both_families_gets_the_floating_ip_of_its_ipv4_address,
         a_selector_that_no_node_matches_makes_pools_without_members,
         zero_failures_are_the_default_of_octavia,
         an_empty_method_is_the_configured_one,
@@ -452,4 +453,16 @@ async fn a_service_whose_name_does_not_fit_gets_no_balancer(scene: &mut Scene) {
     }
     assert_eq!((scene.balancers().await.len(), scene.listeners().await.len()), (1, 1));
     long.work(&mut fits, &scene.nodes, ServiceAction::Delete).await.unwrap();
+}
+
+/// Octavia takes an IPv4 subnet of the network first.
+async fn an_ipv6_service_in_a_network_of_both_families_gets_the_floating_ip_of_its_ipv4_address(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080)], json!({"ipFamilies": ["IPv6"]}));
+    set(&mut web, "network-id", &scene.place().network);
+    let published = scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap().unwrap();
+    let ips = scene.floating_ips().await;
+    assert_eq!((ips.len(), ips[0]["floating_ip_address"].as_str()), (1, Some(&*published.ingress[0].ip)));
+    let events = scene.events();
+    assert!(!events.iter().any(|event| event.contains("FloatingIP") || event.contains("ForcedInternal")), "{events:?}");
+    scene.is_steady(&mut web).await;
 }

@@ -24,7 +24,7 @@ use super::claim::{self, Evidence};
 use super::names;
 use super::observed::{Balancer, Group, Observed, service_tags};
 use super::parts::Parts;
-use super::wanted::{Family, Item, Target, Wanted};
+use super::wanted::{Item, Target, Wanted};
 use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network};
 use crate::client::octavia::{LoadBalancer, Member, Version};
@@ -271,7 +271,7 @@ impl Reads {
         // An update of members or an IPv6 address needs no floating IP.
         let is_v6 = match lb {
             Some(lb) => lb.vip_address.contains(':'),
-            None => item.hosts.family == Some(Family::V6),
+            None => item.hosts.is_v6(),
         };
         if item.action == ServiceAction::UpdateHosts || is_v6 {
             return Ok(Vec::new());

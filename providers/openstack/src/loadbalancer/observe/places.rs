@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::super::observed::{Observed, Places};
-use super::super::wanted::{Family, Hosts, Item, Settings};
+use super::super::wanted::{Hosts, Item, Settings};
 use super::Reads;
 use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key};
 use crate::client::network::{Network, Subnet};
@@ -33,7 +33,7 @@ impl Reads {
         let makes_balancer = balancer.is_none() && ensured.is_some();
         let is_v6 = match balancer {
             Some(balancer) => balancer.lb.vip_address.contains(':'),
-            None => hosts.family == Some(Family::V6),
+            None => hosts.is_v6(),
         };
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);

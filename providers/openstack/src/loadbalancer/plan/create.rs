@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::observed::Balancer;
 use super::super::step::{Then, Write, made};
-use super::super::wanted::{Family, Settings};
+use super::super::wanted::Settings;
 use super::{Draft, Fields, refused};
 use crate::annotations as keys;
 use crate::client::octavia::LoadBalancer;
@@ -105,7 +105,7 @@ impl Draft<'_> {
                 id: made(&balancer_id(&item.name)),
                 name: item.name.clone(),
                 vip_port_id: made(&vip_port(&item.name)),
-                vip_address: if item.hosts.family == Some(Family::V6) { "::" } else { "" }.into(),
+                vip_address: if item.hosts.is_v6() { "::" } else { "" }.into(),
                 ..LoadBalancer::default()
             },
             ..Balancer::default()

@@ -45,6 +45,13 @@ pub(crate) struct NodePort {
 }
 
 impl Hosts {
+    /// Whether the VIP of a new balancer has an IPv6 address. Of a network, Octavia takes an IPv4 subnet first.
+    pub(crate) fn is_v6(&self) -> bool {
+        let Vip { network, subnet, port, address } = &self.vip;
+        let is_open = !network.is_empty() && subnet.is_empty() && port.is_empty() && address.is_empty();
+        self.family == Some(Family::V6) && !is_open
+    }
+
     /// The members that a Service asks for. An unknown class counts as none: an ensure refuses it.
     pub(super) fn new(env: &Env, work: &ServiceWork, all: AllNodes<'_>, findings: &mut Vec<Finding>) -> Self {
         let service = &*work.service;
