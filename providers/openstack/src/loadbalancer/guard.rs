@@ -28,7 +28,7 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
                 let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
                 let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
                 let is_ours = claim.is_user() || observed.left_behind.get(&order.place) == Some(id);
-                is_over && made_by_us && is_ours && balancer.service_tags().all(|tag| claim.owns(item, tag))
+                is_over && made_by_us && is_ours && !observed.is_shared(balancer, |tag| claim.owns(item, tag))
             });
             (!may).then(|| ProviderError::bug(format!("load balancer {id} is not this Service's alone: not deleted")))
         }
@@ -42,8 +42,8 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
             };
             let is_left = observed.left_behind.get(&order.place) == Some(&balancer.lb.id);
             let foreign = |listener: &&Listener| {
-                let is_ours =
-                    claim.has_listener(item, listener) || is_left && listener.tags.iter().any(|tag| claim.owns(item, tag));
+                let is_ours = claim.has_listener(item, listener)
+                    || is_left && listener.tags.iter().any(|tag| claim.owns(item, tag));
                 listener.id == id && !is_ours
             };
             (balancer.listeners.iter().any(|listener| foreign(&listener)) && !steps.iter().any(goes))

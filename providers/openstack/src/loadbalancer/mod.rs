@@ -94,6 +94,8 @@ struct Cloud {
     busy: Mutex<BTreeMap<String, std::time::Instant>>,
     /// The Services whose last ensure met an exhausted quota.
     short: Mutex<BTreeSet<String>>,
+    /// The names of the balancers of Services whose deletion was requested and has not ended.
+    leaving: Mutex<BTreeSet<String>>,
     /// Records of matching balancers that are not on their Services yet; see [`applied`].
     records: Mutex<BTreeMap<String, String>>,
 }
@@ -115,6 +117,7 @@ impl Balancers {
             reported: Mutex::default(),
             busy: Mutex::default(),
             short: Mutex::default(),
+            leaving: Mutex::default(),
             records: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
@@ -170,6 +173,18 @@ impl Cloud {
             let since = *busy.entry(id.clone()).or_insert(now);
             observed.busy_for.insert(*place, now.saturating_duration_since(since).as_secs());
         }
+    }
+
+    /// The Services that are being deleted.
+    fn leaving(&self, wanted: &Wanted) -> BTreeSet<String> {
+        let mut leaving = self.leaving.lock();
+        for item in wanted.items.values() {
+            match item.action {
+                ServiceAction::Delete => drop(leaving.insert(item.name.clone())),
+                ServiceAction::Ensure | ServiceAction::UpdateHosts => drop(leaving.remove(&item.name)),
+            }
+        }
+        leaving.clone()
     }
 
     /// The cluster's nodes.
@@ -268,6 +283,7 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
+        observed.leaving = cloud.leaving(wanted);
         let is_short = |item: &Item| cloud.short.lock().contains(&item.key);
         observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);
@@ -420,6 +436,7 @@ impl BalancerCloud for Balancers {
                 }
                 if let Some(cloud) = &self.cloud {
                     cloud.records.lock().remove(&item.key);
+                    cloud.leaving.lock().remove(&item.name);
                 }
                 for key in [LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key, APPLIED] {
                     note(key, None);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::names;
 use super::wanted::{Item, NodePort, transport};
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
-use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
+use crate::client::octavia::{ERROR, Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
 /// The observed state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub(crate) struct Observed {
     /// Items of which a creation was refused for a quota.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) short: BTreeSet<usize>,
+    /// The names of the balancers, which are tags, of Services that are being deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) leaving: BTreeSet<String>,
     /// Items with any write that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unsettled: BTreeSet<usize>,
@@ -148,6 +151,13 @@ impl Observed {
     /// The balancer of an item.
     pub(crate) fn balancer(&self, place: usize) -> Option<&Balancer> {
         self.balancers.get(self.balancer_of.get(&place)?)
+    }
+
+    /// Whether Services use the balancer, or one of its listeners, with tags that are not `own`. Nobody can leave one in
+    /// ERROR: it goes when all Services that use it do.
+    pub(crate) fn is_shared(&self, balancer: &Balancer, own: impl Fn(&str) -> bool) -> bool {
+        let leaves = |tag: &str| balancer.lb.provisioning_status == ERROR && self.leaving.contains(tag);
+        balancer.service_tags().any(|tag| !own(tag) && !leaves(tag))
     }
 
     /// The floating IP on the balancer of an item.

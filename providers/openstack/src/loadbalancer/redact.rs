@@ -33,6 +33,7 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
         hidden: _,
         busy_for: _,
         short: _,
+        leaving: _,
         unsettled: _,
     } = observed;
     for balancer in balancers.values_mut() {

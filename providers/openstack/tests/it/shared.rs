@@ -19,6 +19,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_balancer_that_a_service_left_stays_for_those_that_share_it,
         a_left_balancer_that_may_be_of_another_cluster_is_reported,
         a_listener_of_another_service_stays_when_the_owner_goes,
+        a_shared_balancer_in_error_goes_with_its_last_services,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
 }
@@ -328,6 +329,28 @@ async fn a_listener_of_another_service_stays_when_the_owner_goes(scene: &mut Sce
         scene.delete(&mut api).await;
         scene.is_empty().await;
     }
+}
+
+/// Octavia takes no change of a balancer in ERROR: nobody can leave it.
+async fn a_shared_balancer_in_error_goes_with_its_last_services(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut api = api(&web);
+    scene.ensure(&mut api).await;
+    let lb = scene.balancer().await;
+    scene.cloud.set_status(id(&lb), "ERROR").await;
+    for service in [&mut web, &mut api] {
+        forget(service);
+    }
+    let delete = async |service: &mut Service| scene.process.work(service, &scene.nodes, ServiceAction::Delete).await;
+    delete(&mut api).await.unwrap_err();
+    // A Service that is wanted again keeps it.
+    scene.refused(&mut api).await;
+    delete(&mut web).await.unwrap_err();
+    assert_eq!(scene.listeners().await.len(), 2);
+    delete(&mut api).await.unwrap();
+    delete(&mut web).await.unwrap();
+    scene.is_empty().await;
 }
 
 async fn a_left_balancer_that_may_be_of_another_cluster_is_reported(scene: &mut Scene) {

@@ -9,7 +9,9 @@ use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Then, Write};
 use super::floating::FLOATING_IP;
 use super::ports::label;
-use super::{Claim, Draft, MONITOR, NAMESAKE, POOL, monitors_must_be_read, namesake, refused, tag_change};
+use super::{
+    Claim, Draft, MONITOR, NAMESAKE, POOL, children_in_error, monitors_must_be_read, namesake, refused, tag_change,
+};
 use crate::client::octavia::{ERROR, Listener, LoadBalancer, Pool};
 
 impl Draft<'_> {
@@ -41,13 +43,13 @@ impl Draft<'_> {
             self.delete_floating_ips(balancer, "the Service goes");
             self.delete_balancer(balancer, "the Service goes", Then::Nothing);
         } else if is_user {
-            self.leave(balancer);
+            self.leave(balancer)?;
         }
         let left = self.observed.left_behind.get(&self.place);
         if let Some(left) = left.and_then(|id| self.observed.balancers.get(id)) {
             monitors_must_be_read(left)?;
             if self.is_shared(left) {
-                self.leave(left);
+                self.leave(left)?;
             } else {
                 self.delete_floating_ips(left, "the Service goes");
                 self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
@@ -66,7 +68,7 @@ impl Draft<'_> {
 
     /// Whether other Services use the balancer or one of its listeners.
     fn is_shared(&self, balancer: &Balancer) -> bool {
-        balancer.service_tags().any(|tag| !self.claim.owns(self.item, tag))
+        self.observed.is_shared(balancer, |tag| self.claim.owns(self.item, tag))
     }
 
     /// Deletes the floating IPs that were created for the balancer; any other is detached with its port.
@@ -107,8 +109,15 @@ impl Draft<'_> {
     }
 
     /// Removes this Service's part of a balancer that others use.
-    fn leave(&mut self, balancer: &Balancer) {
-        let (item, claim) = (self.item, self.claim);
+    fn leave(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
+        let (item, claim, id) = (self.item, self.claim, &balancer.lb.id);
+        if balancer.lb.provisioning_status == ERROR {
+            return Err(ProviderError::unknown(format!(
+                "load balancer {id} is in ERROR{}, and Octavia takes no change of it: it is deleted with the last Service that \
+                 uses it; until then repair it, for example with `openstack loadbalancer failover {id}`",
+                children_in_error(balancer)
+            )));
+        }
         let is_own_tag = |tag: &str| claim.owns(item, tag);
         let only_ours = |listener: &&Listener| {
             listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)
@@ -126,8 +135,9 @@ impl Draft<'_> {
             self.part = Part::new(Kind::Release);
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
-            self.update_balancer(&balancer.lb.id, body, changes, "the Service no longer uses it");
+            self.update_balancer(id, body, changes, "the Service no longer uses it");
         }
+        Ok(())
     }
 
     /// Octavia refuses to change the monitor of a pool in ERROR; it is deleted with the pool.
