@@ -145,6 +145,8 @@ pub(crate) struct Made {
     exhausted: BTreeMap<(usize, String), ProviderError>,
     /// The IDs of listeners, pools and monitors that were written.
     pub(crate) written: BTreeSet<String>,
+    /// The balancers of which a pool was deleted.
+    pub(crate) lost_pools: BTreeSet<String>,
 }
 
 impl Outputs {

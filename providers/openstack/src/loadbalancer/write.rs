@@ -21,8 +21,8 @@ use super::settings::{KEYS_OF_BALANCERS, KEYS_OF_FLOATING_IPS, chosen_address, w
 use super::settling::{Settling, Trace};
 use super::step::{Order, Outputs, Then, Write};
 use crate::client::network::Port;
-use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
-use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, LISTENER_CREATE, Operation};
+use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer, Pool};
+use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, LISTENER_CREATE, Operation, POOL_DELETE};
 use crate::client::{ApiError, Client, is_busy, is_gone, is_quota};
 
 /// Maximum number of polls: about as long as upstream waits, 271 s and 326 s.
@@ -320,7 +320,11 @@ impl Writer {
         }
         let body = body.as_ref().map(|body| outputs.fill_body(body));
         let answer = self.when_ready(&balancer, *operation, &path, body, outputs, scope).await?;
-        outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
+        {
+            let mut made = outputs.lock();
+            made.written.extend(path.split('/').nth(1).map(str::to_owned));
+            made.lost_pools.extend((*operation == POOL_DELETE).then(|| balancer.clone()));
+        }
         if let Some((name, key)) = output
             && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
         {
@@ -359,7 +363,14 @@ impl Writer {
             Err(error) if error.meaning() == Meaning::Denied => return Ok(()),
             tree => tree?,
         };
-        let failed = tree.failed_among(&outputs.lock().written);
+        let mut failed = tree.failed_among(&outputs.lock().written);
+        // The tree does not show pools without a listener.
+        if failed.is_empty() && outputs.lock().lost_pools.contains(balancer) {
+            let pools = self.client.pools(balancer).await?;
+            let written = &outputs.lock().written;
+            let is_failed = |pool: &&Pool| pool.provisioning_status == ERROR && written.contains(&pool.id);
+            failed = pools.iter().filter(is_failed).map(|pool| format!("pool {}", pool.name)).collect();
+        }
         if failed.is_empty() { Ok(()) } else { Err(driver_failed(balancer, &failed)) }
     }
 

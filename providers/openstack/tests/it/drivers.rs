@@ -5,7 +5,7 @@ use ccm_cloudsim::openstack::{CatalogEntry, Options, World};
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
-use crate::scene::{LBS, Scene, set, simulated, simulated_with, texts, unset, web};
+use crate::scene::{LBS, Scene, service, set, simulated, simulated_with, texts, unset, web};
 
 /// An Octavia with this latest API version.
 fn octavia(minor: u32) -> Options {
@@ -210,7 +210,7 @@ async fn an_octavia_without_cidrs_zones_and_tags_gets_none() {
         assert_eq!((texts(&scene.balancer().await["tags"]), texts(&scene.listener().await["tags"])), (vec![], vec![]));
         assert!(scene.events()[0].starts_with("LoadBalancerAvailabilityZonesIgnored: "));
         scene.is_steady(&mut web).await;
-        let mut api = crate::scene::service("api", &[(8080, 30808)], json!({}));
+        let mut api = service("api", &[(8080, 30808)], json!({}));
         set(&mut api, "load-balancer-id", crate::scene::annotation(&web, "load-balancer-id").unwrap());
         let error = scene.refused(&mut api).await;
         assert!(error.contains("has no tags to share it"), "{error}");
@@ -283,7 +283,7 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
 #[tokio::test]
 async fn a_pool_in_error_is_an_error_of_a_host_update_and_the_next_ensure_repairs_it() {
     simulated(async |scene: &mut Scene| {
-        let mut web = crate::scene::service("web", &[(80, 30080), (443, 30443)], json!({}));
+        let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
         scene.ensure(&mut web).await;
         let pool = scene.pool().await["id"].as_str().unwrap().to_owned();
         let failed = |world: &mut World| world.row_mut("pool", &pool).unwrap().set("provisioning_status", "ERROR");
@@ -377,6 +377,25 @@ async fn without_key_manager_only_external_certificates_are_taken() {
         scene.configure("[LoadBalancer]\ncontainer-store = external\n").await;
         scene.ensure(&mut web).await;
         assert_eq!(scene.listener().await["protocol"], "TERMINATED_HTTPS");
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
+/// The status of a load balancer does not show pools without a listener.
+#[tokio::test]
+async fn a_pool_that_the_driver_did_not_delete_is_deleted_again() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+        scene.ensure(&mut web).await;
+        web.spec.ports.pop();
+        let fault = Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
+        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_pool_delete").window(0, 1));
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains("in ERROR: pool pool_1_"), "{error}");
+        assert_eq!((scene.listeners().await.len(), scene.pools().await.len()), (1, 2));
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.pools().await.len(), 1);
         scene.is_steady(&mut web).await;
     })
     .await;
