@@ -33,6 +33,7 @@ ccm_test_openstack::cases! { [crate::scene]
         an_address_that_only_administrators_may_choose_is_to_be_reserved,
         settings_that_come_too_late_are_reported,
         health_monitors_are_those_of_the_project,
+        a_health_monitor_that_cannot_be_read_concerns_its_service_alone,
         the_health_monitor_of_a_balancer_in_another_project_is_found;
 }
 
@@ -462,6 +463,27 @@ async fn the_members_follow_the_nodes_whatever_cannot_be_read(scene: &mut Scene)
     scene.ensure(&mut web).await;
     assert_eq!((scene.floating_ips().await, scene.monitors().await, scene.rules().await), before);
     scene.is_steady(&mut web).await;
+}
+
+async fn a_health_monitor_that_cannot_be_read_concerns_its_service_alone(scene: &mut Scene) {
+    let project = scene.place().project.clone();
+    scene.simulation().world(|world| drop(world.user("boss", "secret", &project, &["admin"])));
+    scene.configure("username = boss\npassword = secret\n[LoadBalancer]\ncreate-monitor = true\n").await;
+    let (mut web, mut api) = (web(), service("api", &[(8080, 30808)], json!({})));
+    scene.ensure(&mut web).await;
+    let monitor = id(&scene.monitors().await[0]).to_owned();
+    scene.ensure(&mut api).await;
+    scene.simulation().world(|world| world.row_mut("healthmonitor", &monitor).unwrap().set("project_id", "other"));
+    let rule = Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_healthmonitor_list");
+    scene.simulation().fault(Rule { params: Some(format!("id={monitor}")), ..rule });
+    for service in [&mut web, &mut api] {
+        set(service, "connection-limit", "7");
+    }
+    let (of_web, of_api) = tokio::join!(scene.try_ensure(&mut web), scene.try_ensure(&mut api));
+    of_web.unwrap_err();
+    of_api.unwrap();
+    let limits: Vec<Value> = scene.listeners().await.iter().map(|it| it["connection_limit"].clone()).collect();
+    assert_eq!(limits, [-1, 7]);
 }
 
 /// The Go program does not read it.
