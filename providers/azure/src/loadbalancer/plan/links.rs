@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
-use ccm_provider::{ProviderError, Risk, Verb};
+use ccm_provider::{ErrorClass, ProviderError, Risk, Verb};
 use serde_json::{Value, json};
 
 use super::super::json::{self, same};
+use super::super::members::scheme_of;
 use super::super::names;
 use super::super::observed::Seen;
 use super::super::tags;
@@ -15,7 +16,7 @@ use super::super::wanted::{Item, refused};
 use super::limits::over;
 use super::step::{LinkDeletion, Write};
 use super::{Planner, summary};
-use crate::annotations::PLS_SUBNET;
+use crate::annotations::{PLS_GROUP, PLS_SUBNET, Scheme};
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
@@ -37,6 +38,9 @@ impl Planner<'_> {
         link: &Link,
         frontend: &ArmId,
     ) -> Result<(), ProviderError> {
+        if let Some(error) = self.unread_links(item) {
+            return Err(error);
+        }
         let present = self.link_of(frontend).cloned();
         // Without the annotation it keeps the name that it has.
         let name = link.name.clone().or_else(|| present.as_ref().map(|it| json::name(it).to_owned()));
@@ -194,8 +198,52 @@ impl Planner<'_> {
         links.into_iter().find(is_of)
     }
 
+    /// Why private link services of a Service may exist that were not read.
+    fn unread_links(&self, item: &Item) -> Option<ProviderError> {
+        self.unread_links_of(&item.link_group).or_else(|| self.unread_links_of(&self.env.link_group))
+    }
+
+    fn unread_links_of(&self, group: &str) -> Option<ProviderError> {
+        let Some(Seen::Unread(error)) = self.observed.links.get(&group.to_lowercase()) else { return None };
+        Some(error.clone().wrap(match same(group, &self.env.link_group) {
+            true => "the private link services".to_owned(),
+            false => format!("{} {group:?}", PLS_GROUP.row.key),
+        }))
+    }
+
+    /// Whether a Service may give up frontends: with those of another load balancer than this one, and these of it, go their
+    /// private link services. Where it may not list them, it has made none.
+    pub(super) fn check_lost_links(
+        &self,
+        item: &Item,
+        stays: Option<&str>,
+        drops: &[String],
+    ) -> Result<(), ProviderError> {
+        let is_denied = |error: &ProviderError| matches!(error.class(), ErrorClass::Denied { .. });
+        let usual = self.unread_links_of(&self.env.link_group);
+        let usual = usual.filter(|error| item.may_have_link || !is_denied(error));
+        let Some(error) = usual.or_else(|| self.unread_links(item).filter(|error| !is_denied(error))) else {
+            return Ok(());
+        };
+        let may_lose = |balancer: &&Value| {
+            let name = json::name(balancer);
+            let there = Item { scheme: scheme_of(name), ..item.clone() };
+            let may_have = item.may_have_link || there.scheme == Scheme::Internal;
+            let may_lose = match stays.is_some_and(|stays| same(stays, name)) {
+                true => !drops.is_empty(),
+                false => !self.left(&there, balancer).is_empty(),
+            };
+            may_have && may_lose
+        };
+        if self.observed.balancers.iter().any(|balancer| may_lose(&balancer)) { Err(error) } else { Ok(()) }
+    }
+
     /// Deletes the private link service that a Service does not ask for any more, unless somebody is connected to it.
     pub(super) fn drop_unused_link(&mut self, place: usize, item: &Item, frontend: ArmId) {
+        if let Some(error) = self.unread_links(item) {
+            self.without_link.insert(place, error);
+            return;
+        }
         let link = self.link_of(&frontend).filter(|link| same(json::text(link, &["tags", tags::OWNER]), &item.key));
         let endpoint = |connection: &Value| {
             let id = ArmId::parse(json::reference(connection, "privateEndpoint"));

@@ -47,6 +47,7 @@ impl Planner<'_> {
             }
         }
         let Some((_, first)) = former.first() else { return Ok(()) };
+        self.check_lost_links(item, None, &[])?;
         self.leave(place, item, None);
         self.release_addresses(place, item, &kept);
         let text = format!("{key}: the public IP address {} has other IP tags and is replaced", first.name());

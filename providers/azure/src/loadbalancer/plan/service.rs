@@ -66,6 +66,7 @@ impl Planner<'_> {
         edit.probes = settings.probes.iter().map(balancer::probe).collect();
         self.drop_others(&name, item, &used, &mut edit);
         self.check_limits(&plain, &name, &edit)?;
+        self.check_lost_links(item, Some(&name), &edit.drops)?;
         edit.waits = self.drop_links(place, item, &self.frontends_of(&name, &edit.drops));
         edit.follows = given_up;
         edit.is_cut_off = self.is_cut_off(item, &edit);
@@ -97,8 +98,9 @@ impl Planner<'_> {
             self.failed.insert(place, late);
             return;
         }
-        if let Some(error) = self.unread_former(item) {
-            self.failed.insert(place, error.clone());
+        let unread = self.unread_former(item).cloned();
+        if let Some(error) = unread.or_else(|| self.check_lost_links(item, None, &[]).err()) {
+            self.failed.insert(place, error);
             return;
         }
         self.leave(place, item, None);
@@ -355,7 +357,7 @@ impl Planner<'_> {
 
     /// The frontends of a load balancer that a Service is to drop where it does not use them: its own, and those that it has
     /// shared with one that is gone.
-    fn left<'v>(&self, item: &Item, balancer: &'v Value) -> Vec<&'v Value> {
+    pub(super) fn left<'v>(&self, item: &Item, balancer: &'v Value) -> Vec<&'v Value> {
         let tagged = self.index.tagged(&item.key).iter().map(|ip| json::reference(ip, "ipConfiguration"));
         let used = claim::served(item, balancer).into_iter().chain(tagged);
         // An address that is not in use refers to nothing.

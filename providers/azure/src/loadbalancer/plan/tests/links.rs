@@ -62,6 +62,48 @@ fn without_the_annotation_one_with_endpoints_stays_and_the_event_names_them() {
 }
 
 #[test]
+fn what_was_not_read_is_neither_made_nor_dropped_nor_kept_in_silence() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let read = world.observed.links.insert("rg".into(), Seen::Unread(ProviderError::unknown("denied"))).unwrap();
+    let errors = world.service("web", &[INTERNAL, CREATE], port(81)).pass(&[]);
+    assert!(errors["web"].contains("the private link services: denied"), "{errors:?}");
+    let rules = json::items(world.balancer("kubernetes-internal"), "loadBalancingRules");
+    assert_eq!(rules[0]["properties"]["frontendPort"], 81, "the load balancer serves without it");
+    assert_eq!(world.writes.iter().filter(|write| write.contains("PrivateLink")).count(), 0, "{:?}", world.writes);
+    let off = [INTERNAL, ("azure-pls-create", "false")];
+    let errors = world.service("web", &off, port(81)).pass(&[]);
+    assert!(errors["web"].contains("denied"), "{errors:?}");
+    let before = world.observed.balancers.clone();
+    for (given, deleted) in [(&off[1..], &[][..]), (&off, &["web"])] {
+        world.service("web", given, port(81));
+        let (plan, _) = world.planned(deleted, ServiceAction::Ensure);
+        assert!(plan.steps.is_empty() && plan.failed.len() == 1, "{deleted:?}: {:?}", plan.steps);
+    }
+    assert_eq!(world.observed.balancers, before);
+    world.observed.links.insert("rg".into(), read);
+    world.service("web", &off, port(81)).settle(&[]);
+    assert!(links(&world).is_empty());
+}
+
+#[test]
+fn a_service_without_any_goes_where_private_link_services_may_not_be_listed() {
+    let mut world = World::new();
+    let denied = || ProviderError::new(ccm_provider::ErrorClass::Denied { action: "read".into() }, "denied");
+    world.service("web", &[INTERNAL], json!({})).settle(&[]);
+    world.observed.links.insert("rg".into(), Seen::Unread(denied()));
+    world.settle(&["web"]);
+    // Nor does one whose annotation names a group that the program may not read.
+    world.observed.links.clear();
+    world.service("web", &[INTERNAL], json!({})).settle(&[]);
+    world.service("web", &[INTERNAL, CREATE, ("azure-pls-resource-group", "mistake")], json!({}));
+    world.observed.links.insert("mistake".into(), Seen::Unread(denied()));
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("azure-pls-resource-group \"mistake\""), "{errors:?}");
+    world.settle(&["web"]);
+}
+
+#[test]
 fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
