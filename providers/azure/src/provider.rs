@@ -34,7 +34,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::{Ages, Env, Several};
 use crate::loadbalancer::selector::Selector;
 use crate::loadbalancer::tags::Tags;
-use crate::node::fleet::{Fleet, Holder};
+use crate::node::fleet::Fleet;
 use crate::node::instances::{self, AzureInstances};
 use crate::node::zones::Zones;
 use crate::routes::{self, AzureRoutes};
@@ -172,7 +172,11 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<Shared, Provi
     let limits = RateLimits::new(rates);
     let least = if config.limits.minimum_retry_after { LEAST_DELAY } else { Duration::ZERO };
     let session = Session::new(http, &cloud.arm, cloud.is_stack, identities);
-    let client = Client::new(session, caller, limits, metrics, least);
+    let (network, group) = (&config.identity.network_subscription, &config.resource_group);
+    let groups =
+        [(&config.identity.subscription, group), (network, group), (network, &config.balancing.resource_group)];
+    let groups = groups.map(|(subscription, group)| (subscription.to_ascii_lowercase(), group.to_ascii_lowercase()));
+    let client = Client::new(session, caller, limits, metrics, groups.into(), least);
     let zones = Zones::new(client.clone(), config.identity.subscription.clone());
     if !cloud.is_stack {
         // As in upstream: without them, new load balancers would be in no zone.
@@ -214,8 +218,7 @@ impl Azure {
     fn new(shared: Shared, env: Env, cluster_cidrs: Vec<IpNet>, makes_routes: bool, findings: Vec<Finding>) -> Self {
         let (client, cluster, config) = (shared.client.clone(), shared.cluster.clone(), &shared.config);
         let settings = instances::Settings::of(config, shared.cloud.is_stack);
-        let own = Holder::group(&config.identity.subscription, &config.resource_group);
-        let fleet = Fleet::new(client.clone(), own, config.without_instance_view);
+        let fleet = Fleet::new(client.clone(), config.without_instance_view);
         let instances = Arc::new(instances::instances(settings, client.clone(), fleet, cluster));
         let routes = routes(&shared, cluster_cidrs).map(Arc::new);
         let balancers = Balancers::new(client.clone(), shared.cluster.clone(), shared.zones.clone(), env);

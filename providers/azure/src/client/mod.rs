@@ -15,7 +15,7 @@ pub(crate) mod session;
 pub(crate) mod token;
 pub(crate) mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use self::id::{ArmId, same};
 use self::limit::{RateLimits, Turn};
 use self::looks::Looks;
 use self::metrics::{Metrics, Place};
-use self::operation::{ABSENT_CODES, COMPUTE_OPERATION_GET, NETWORK_OPERATION_GET, Operation};
+use self::operation::{ABSENT_CODES, COMPUTE_OPERATION_GET, GROUP_ABSENT, NETWORK_OPERATION_GET, Operation};
 pub(crate) use self::pending::{Pending, State};
 use self::pending::{Watch, of_object, of_operation, provisioning_state};
 use self::remaining::Remaining;
@@ -104,6 +104,9 @@ pub(crate) enum Look {
     Unclear,
 }
 
+/// Subscriptions and names of resource groups, lower-cased.
+pub(crate) type Groups = BTreeSet<(String, String)>;
+
 /// The API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(Arc<Inner>);
@@ -118,6 +121,7 @@ struct Inner {
     metrics: Metrics,
     remaining: Remaining,
     looks: Looks,
+    groups: Groups,
     /// Why operations cannot be read.
     unreadable: OnceLock<ApiError>,
     /// The shortest pause between looks at an operation that is honored.
@@ -125,17 +129,30 @@ struct Inner {
 }
 
 impl Client {
+    /// `groups`: those of the cluster. They exist, whatever Azure says: Resource Manager has denied them by mistake.
     /// `least_delay`: the shortest pause between two looks at an operation that its answers can ask for.
     pub(crate) fn new(
         session: Session,
         caller: Caller<Operation>,
         limits: RateLimits,
         metrics: Metrics,
+        groups: Groups,
         least_delay: Duration,
     ) -> Self {
         let (callers, looks, remaining, unreadable) = Default::default();
         let caller = caller.deadline(DEADLINE);
-        Self(Arc::new(Inner { session, caller, callers, limits, metrics, remaining, looks, unreadable, least_delay }))
+        Self(Arc::new(Inner {
+            session,
+            caller,
+            callers,
+            limits,
+            metrics,
+            remaining,
+            looks,
+            groups,
+            unreadable,
+            least_delay,
+        }))
     }
 
     /// Allows writes while this process leads.
@@ -191,7 +208,7 @@ impl Client {
         .await
     }
 
-    /// Reads all objects of a kind in a resource group; `None` if the group does not exist.
+    /// Reads all objects of a kind in a resource group; `None` if the group does not exist. Those of the cluster do.
     pub(crate) async fn list(
         &self,
         operation: Operation,
@@ -201,7 +218,9 @@ impl Client {
     ) -> Result<Option<Vec<Value>>, ApiError> {
         let kind = operation.resource.kind;
         let path = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/{kind}");
-        present(self.pages(operation, Place { group, subscription }, &path, query).await)
+        let place = Place { group, subscription };
+        let read = self.pages(operation, place, &path, query).await;
+        present(read.map_err(|error| self.without_mistake(place, error, is_absent)))
     }
 
     /// Reads all objects of a kind in a subscription.
@@ -222,19 +241,9 @@ impl Client {
         parent: &ArmId,
         query: Query,
     ) -> Result<Option<Vec<Value>>, ApiError> {
-        present(self.list_inside(operation, parent, query).await)
-    }
-
-    /// The same. That the other object, or its resource group, does not exist is an error ([`is_absent`]).
-    pub(crate) async fn list_inside(
-        &self,
-        operation: Operation,
-        parent: &ArmId,
-        query: Query,
-    ) -> Result<Vec<Value>, ApiError> {
         let path = format!("{parent}/{}", operation.resource.segment());
         let place = Place { group: parent.group(), subscription: parent.subscription() };
-        self.pages(operation, place, &path, query).await
+        present(self.pages(operation, place, &path, query).await)
     }
 
     async fn pages(
@@ -467,10 +476,24 @@ impl Client {
             }
         }
         let began = Instant::now();
-        let result = calls.await;
+        let is_of_group = |error: &ApiError| is_absent(error) && same(GROUP_ABSENT, &error.code);
+        let result = calls.await.map_err(|error| self.without_mistake(place, error, is_of_group));
         let error = result.as_ref().err().filter(|error| !is_absent(error));
         self.0.metrics.request(operation, place, error, began.elapsed());
         result
+    }
+
+    /// The error of a call; nothing follows from one that `denies` a resource group of the cluster.
+    fn without_mistake(&self, place: Place<'_>, error: ApiError, denies: impl Fn(&ApiError) -> bool) -> ApiError {
+        let group = (place.subscription.to_ascii_lowercase(), place.group.to_ascii_lowercase());
+        if !denies(&error) || !self.0.groups.contains(&group) {
+            return error;
+        }
+        let message = format!(
+            "the resource group {} of the cluster is not found: check resourceGroup, loadBalancerResourceGroup and the subscription",
+            place.group
+        );
+        ApiError { kind: ErrorKind::Incomplete, message, ..error }
     }
 }
 
@@ -493,14 +516,14 @@ fn page(mut page: Value) -> Result<(Vec<Value>, Option<String>), Failure> {
 }
 
 /// Whether an answer says that the object, or what contains it, does not exist.
-pub(crate) fn is_absent(error: &ApiError) -> bool {
+fn is_absent(error: &ApiError) -> bool {
     let is_code = || ABSENT_CODES.iter().any(|code| same(code, &error.code));
     error.kind == ErrorKind::Refused && error.status == Some(StatusCode::NOT_FOUND.as_u16()) && is_code()
 }
 
 /// What was read; `None` if it does not exist.
 #[expect(clippy::result_large_err, reason = "the error of the reads, as they return it")]
-pub(crate) fn present<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+fn present<T>(read: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match read {
         Err(error) if is_absent(&error) => Ok(None),
         read => read.map(Some).map_err(inconclusive),

@@ -212,7 +212,7 @@ pub(super) const BUSY_CODES: [&str; 5] = [
 /// The codes of a 404 that say that the object itself, or what contains it, does not exist.
 pub(super) const ABSENT_CODES: [&str; 4] = ["ResourceNotFound", "NotFound", GROUP_ABSENT, "ParentResourceNotFound"];
 /// The one of them that concerns the resource group.
-pub(crate) const GROUP_ABSENT: &str = "ResourceGroupNotFound";
+pub(super) const GROUP_ABSENT: &str = "ResourceGroupNotFound";
 /// A later operation took the place of this one.
 pub(super) const SUPERSEDED: &str = "CanceledAndSupersededDueToAnotherOperation";
 

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::ErrorKind;
 use ccm_kit::http::Query;
 use ccm_kit::{Cached, Interrupted, Stamped};
 use futures::FutureExt;
@@ -18,13 +17,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::machine::{Interface, Machine, ScaleSet, State};
-use crate::client::id::{ArmId, same};
+use crate::client::id::ArmId;
 use crate::client::operation::{
-    GROUP_ABSENT, NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST,
-    VMSS_VM_LIST,
+    NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST, VMSS_VM_LIST,
 };
 use crate::client::view::{id, text};
-use crate::client::{ApiError, Client, is_absent, is_forbidden, is_invalid, present};
+use crate::client::{ApiError, Client, is_forbidden, is_invalid};
 use crate::start::config::Config;
 
 /// A resource group, or a scale set: what holds machines and their network objects.
@@ -159,8 +157,6 @@ impl<V: Send + Sync + 'static> Lists<V> {
 #[derive(Debug, Clone)]
 struct Reader {
     client: Client,
-    /// The resource group of the cluster. It exists, whatever Azure says: Resource Manager has denied it by mistake.
-    own: Holder,
     without_view: bool,
 }
 
@@ -211,10 +207,9 @@ struct Inner {
 }
 
 impl Fleet {
-    /// `own`: the resource group of the cluster.
-    pub(crate) fn new(client: Client, own: Holder, without_view: bool) -> Self {
+    pub(crate) fn new(client: Client, without_view: bool) -> Self {
         Self(Arc::new(Inner {
-            reader: Reader { client, own, without_view },
+            reader: Reader { client, without_view },
             sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
             machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
             interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
@@ -280,37 +275,21 @@ impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
         let sets = self.client.list(VMSS_LIST, subscription, group, Query::default()).await?;
-        if sets.is_none() && holder == self.own {
-            return Err(no_group(VMSS_LIST));
-        }
         Ok(sets.unwrap_or_default().iter().filter_map(ScaleSet::read).collect())
     }
 
     async fn machines(self, holder: Holder) -> Result<Listed<Machines>, ApiError> {
         let listed = match &holder {
             Holder::Group(subscription, group) => {
-                let listed = self.client.list(VM_LIST, subscription, group, Query::default()).await?;
-                if listed.is_none() && holder == self.own {
-                    return Err(no_group(VM_LIST));
-                }
-                listed
+                self.client.list(VM_LIST, subscription, group, Query::default()).await?
             }
             Holder::ScaleSet(set) => {
                 let query = Query::default();
                 let query = if self.without_view { query } else { query.with("$expand", "instanceView") };
-                match self.client.list_inside(VMSS_VM_LIST, set, query).await {
-                    Err(error) if is_absent(&error) && same(&error.code, GROUP_ABSENT) && self.is_own(set) => {
-                        return Err(no_group(VMSS_VM_LIST));
-                    }
-                    listed => present(listed)?,
-                }
+                self.client.list_in(VMSS_VM_LIST, set, query).await?
             }
         };
         Ok(listed.map(|machines| Machines::new(machines.iter().filter_map(Machine::read).collect())))
-    }
-
-    fn is_own(&self, set: &ArmId) -> bool {
-        Holder::group(set.subscription(), set.group()) == self.own
     }
 
     async fn network(&self, holder: &Holder, of_group: Operation, of_set: Operation) -> Result<Vec<Value>, ApiError> {
@@ -359,11 +338,6 @@ impl Reader {
         };
         Ok(Some(listed.iter().filter_map(state).collect()))
     }
-}
-
-fn no_group(operation: Operation) -> ApiError {
-    let why = "the resource group of the cluster is not found: check resourceGroup and subscriptionId";
-    ApiError::of_kind(operation, ErrorKind::Incomplete, why)
 }
 
 #[cfg(test)]

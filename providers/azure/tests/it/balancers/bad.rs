@@ -320,10 +320,28 @@ async fn unanswered(fault: Fault, reads: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_none_changes_nothing_and_deletion_ends_after_it() {
     let text = |body: &str| Fault::Status { status: 200, body: body.to_owned() };
-    let faults = [Fault::Html { status: 503 }, Fault::Html { status: 200 }, text(""), text("{}"), text("null")];
+    // The group of the cluster exists, whatever Azure says.
+    let no_group = Fault::Code { status: 404, code: "ResourceGroupNotFound".into(), message: String::new() };
+    let faults =
+        [Fault::Html { status: 503 }, Fault::Html { status: 200 }, text(""), text("{}"), text("null"), no_group];
     let reads = ["loadBalancers.list", "publicIPAddresses.list", "networkSecurityGroups.get"];
     let all = faults.iter().flat_map(|fault| reads.map(|reads| unanswered(fault.clone(), reads)));
     futures::future::join_all(all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_finds_no_group_of_the_cluster_has_deleted_nothing() {
+    for action in ["publicIPAddresses.delete", "loadBalancers.delete"] {
+        let mut scene = Scene::new(BY_ADDRESS, 1).await;
+        scene.service("web", &[], port(80));
+        scene.ensure(&["web"]).await;
+        let fault = Fault::Code { status: 404, code: "ResourceGroupNotFound".into(), message: String::new() };
+        scene.bed.cloud.fault(Rule::every(fault).on("network", action).window(0, 1));
+        let error = scene.settle(&["web"], ServiceAction::Delete).await.unwrap_err().to_string();
+        assert!(error.contains("loadBalancerResourceGroup"), "{error}");
+        scene.delete(&["web"]).await;
+        assert!(scene.objects("loadBalancers").is_empty() && scene.objects("publicIPAddresses").is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
