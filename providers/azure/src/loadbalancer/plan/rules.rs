@@ -109,11 +109,13 @@ impl<'a> Planner<'a> {
         self.steps.push(step.needs(FRAME).stage(RULES));
     }
 
-    /// The Services that need security rules fail; deletions only if that may hide some.
+    /// The Services that need security rules fail; those that need none only if that may hide some.
     fn fail_rules(&mut self, error: &ProviderError, is_absent: bool) {
         for (place, item) in &self.wanted.items {
             let needs = match item.action {
-                ServiceAction::Ensure => item.settings.as_ref().is_some_and(|settings| settings.access.is_some()),
+                ServiceAction::Ensure => {
+                    item.settings.as_ref().is_some_and(|settings| !is_absent || settings.access.is_some())
+                }
                 ServiceAction::UpdateHosts => !item.access.has_floating_ip && !is_absent,
                 ServiceAction::Delete => !is_absent,
             };

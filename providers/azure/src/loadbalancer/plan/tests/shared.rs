@@ -458,6 +458,21 @@ fn a_missing_security_group_blocks_no_deletion() {
 }
 
 #[test]
+fn rules_that_a_service_gives_up_go_when_the_security_group_can_be_read() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let unread = Seen::Unread(ProviderError::unknown("unread"));
+    let group = world.observed.security_group.replace(unread);
+    let errors = world.service("web", &[("azure-disable-load-balancer-nsg-rule", "true")], json!({})).pass(&[]);
+    assert!(errors["web"].contains("the security group: unread"), "{errors:?}");
+    world.observed.security_group = group;
+    world.settle(&[]);
+    assert!(world.rules().is_empty(), "{:?}", world.rules());
+    world.observed.security_group = Some(Seen::Absent);
+    assert_eq!(world.pass(&[]), BTreeMap::new(), "one that does not exist has none");
+}
+
+#[test]
 fn a_full_load_balancer_refuses_the_surplus_alone() {
     let mut world = World::new();
     for number in 0..300 {
