@@ -118,12 +118,12 @@ impl Planner<'_> {
     }
 
     /// Why the address of a frontend in a group that the Service does not name any more was not read. Without the frontend,
-    /// nothing would show the group.
+    /// nothing would show the group. An internal Service names none.
     fn unread_former(&self, item: &Item) -> Option<&ProviderError> {
         let own = self.observed.frontends().filter(|frontend| item.names.own(json::name(frontend)));
         let ids = own.filter_map(|frontend| ArmId::parse(json::reference(frontend, "publicIPAddress")).ok());
-        let mut former =
-            ids.filter(|id| !same(id.group(), &self.env.group) && !same(id.group(), &item.public_ip_group));
+        let is_named = |id: &ArmId| same(id.group(), &self.env.group) || same(id.group(), &item.public_ip_group);
+        let mut former = ids.filter(|id| item.scheme == Scheme::Internal || !is_named(id));
         former.find_map(|id| self.observed.unread_public_ips(id.group()))
     }
 

@@ -164,6 +164,19 @@ fn an_unread_group_fails_external_services_alone() {
 }
 
 #[test]
+fn a_service_that_becomes_internal_while_its_address_cannot_be_read_keeps_its_frontend() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let read = world.observed.public_ips.insert("rg".into(), Seen::Unread(ProviderError::unknown("unread"))).unwrap();
+    world.service("web", &[("azure-load-balancer-internal", "true")], json!({}));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.steps.is_empty() && plan.failed.len() == 1, "{:?}", plan.steps);
+    world.observed.public_ips.insert("rg".into(), read);
+    world.settle(&[]);
+    assert!(world.addresses().is_empty());
+}
+
+#[test]
 fn an_internal_address_is_the_requested_or_the_published_one() {
     let internal = ("azure-load-balancer-internal", "true");
     let mut world = World::new();
