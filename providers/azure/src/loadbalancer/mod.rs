@@ -223,6 +223,10 @@ impl BalancerCloud for Balancers {
         work.iter().for_each(|item| cloud.events.report(&item.service, item.action, findings));
     }
 
+    fn remembers(&self, error: &ProviderError) -> Duration {
+        refused::time_of(&error.to_string())
+    }
+
     fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {
         let Some(cloud) = &self.cloud else { return };
         let request = match action {

@@ -12,9 +12,16 @@ use super::wanted::Wanted;
 
 /// A refused part is sent again after this time: what was missing may have been created.
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
-/// The same where it may succeed soon: for a Service that no load balancer serves until then, and for some of several that
-/// do not fit together.
+/// The same where it may succeed soon: for a Service that no load balancer serves until then, for some of several that
+/// do not fit together, and where another object has what is asked for. Each Service is retried with back-off.
 pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
+/// The codes of refusals that end when another object changes or goes.
+const PASSING: [&str; 4] = ["PublicIPAddressInUse", "PrivateIPAddressIsAllocated", "SubnetIsFull", "DnsRecordInUse"];
+
+/// For how long what is refused with this text is not sent again.
+pub(super) fn time_of(text: &str) -> Duration {
+    if PASSING.iter().any(|code| text.contains(code)) { BRIEFLY } else { REFUSED }
+}
 
 /// What was refused.
 #[derive(Debug, Default)]

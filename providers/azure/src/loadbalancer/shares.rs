@@ -9,7 +9,7 @@ use super::json;
 use super::names::is_of;
 use super::plan::balancer::Edit;
 use super::plan::step::{SecurityPart, Write};
-use super::refused::{BRIEFLY, REFUSED, Refused};
+use super::refused::{BRIEFLY, REFUSED, Refused, time_of};
 use crate::annotations::SERVICE_TAGS;
 use crate::client::id::ArmId;
 
@@ -44,12 +44,13 @@ impl<'a> Shares<'a> {
         matches!(self, Self::Balancer(edits) if edits.iter().any(|edit| edit.is_cut_off))
     }
 
-    /// The Services whose part the text of an error, in lower case, names: keys, fingerprints, and for how long they are
-    /// left out.
+    /// The Services whose part the text of an error names: keys, fingerprints, and for how long they are left out.
     pub(super) fn named(self, text: &str) -> Vec<(&'a str, u64, Duration)> {
+        let usual = time_of(text);
+        let text = &text.to_lowercase();
         match self {
             Self::Balancer(edits) => {
-                let time = |edit: &Edit| if edit.is_cut_off { BRIEFLY } else { REFUSED };
+                let time = |edit: &Edit| if edit.is_cut_off { BRIEFLY } else { usual };
                 let named = edits.iter().filter(|edit| names_part(text, edit));
                 let mut named: Vec<_> = named.map(|edit| (&*edit.key, edit.fingerprint, time(edit))).collect();
                 // The subnet may have room for some of them.

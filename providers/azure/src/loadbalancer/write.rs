@@ -542,7 +542,7 @@ impl Writer<'_> {
             true => ProviderError::new(ErrorClass::Transient { after: None }, text.clone()),
             false => error,
         };
-        let (named, count) = (shares.named(&text.to_lowercase()), shares.len());
+        let (named, count) = (shares.named(&text), shares.len());
         if named.is_empty() || named.len() == count && count > 1 {
             return passing(error);
         }

@@ -151,6 +151,7 @@ pub(super) fn usable(world: &World, address: &str, user: &str, sku: &str, balanc
         let text = format!("{sku} sku load balancer {balancer} cannot reference {own} sku publicIP {address}.");
         return Err(errors::bad("PublicIPAndLBSkuDoNotMatch", text));
     }
+    // unverified: also a frontend that the same write removes still has it.
     let other = world.store.users(&key).find(|(_, other, _)| !same(other, user));
     other.map_or(Ok(()), |(_, other, _)| Err(in_use(user, address, other)))
 }

@@ -344,6 +344,55 @@ async fn a_deletion_that_finds_no_group_of_the_cluster_has_deleted_nothing() {
     }
 }
 
+/// Refusals whose cause is gone: what frees it, and the Service that is made then without another change.
+async fn after_its_cause(scene: &mut Scene, given: &[(&str, &str)], code: &str, free: impl AsyncFnOnce(&mut Scene)) {
+    scene.service("web", given, port(83));
+    let answers = scene.call(&["web"], ServiceAction::Ensure).await;
+    let error = answers[0].result.as_ref().unwrap_err().to_string();
+    assert!(error.contains(code), "{given:?}: {error}");
+    let mark = scene.mark();
+    assert!(scene.call(&["web"], ServiceAction::Ensure).await[0].result.is_err());
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "it is not sent again at once");
+    free(scene).await;
+    crate::bed::pass(6).await;
+    scene.ensure(&["web"]).await;
+    assert!(!scene.ip("web").is_empty(), "{given:?}");
+    scene.delete(&["web"]).await;
+}
+
+#[tokio::test]
+async fn what_another_object_has_is_used_soon_after_it_is_free() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let ip = others::path("publicIPAddresses", "users");
+    let balancer = others::path("loadBalancers", "users");
+    let free = json!({"location": "eastus", "sku": {"name": "Standard"},
+        "properties": {"publicIPAllocationMethod": "Static", "dnsSettings": {"domainNameLabel": "shop"}}});
+    scene.bed.cloud.by_hand("PUT", &ip, &free).unwrap();
+    let frontends = json!([{"name": "f", "properties": {"publicIPAddress": {"id": ip}}}]);
+    let users = json!({"location": "eastus", "sku": {"name": "Standard"}, "properties": {"frontendIPConfigurations": frontends}});
+    scene.bed.cloud.by_hand("PUT", &balancer, &users).unwrap();
+    scene.service("old", &[], port(80));
+    scene.ensure(&["old"]).await;
+    after_its_cause(&mut scene, &[("azure-pip-name", "users")], "PublicIPAddressInUse", async |scene| {
+        scene.bed.cloud.by_hand("DELETE", &balancer, &Value::Null).unwrap();
+    })
+    .await;
+    after_its_cause(&mut scene, &[("azure-dns-label-name", "shop")], "DnsRecordInUse", async |scene| {
+        scene.bed.cloud.by_hand("DELETE", &ip, &Value::Null).unwrap();
+    })
+    .await;
+    let network = others::path("virtualNetworks", "vnet");
+    scene.bed.cloud.world(|world| world.subnet(&network, "tiny", &["10.241.0.0/29"], json!({})));
+    let tiny = [INTERNAL, ("azure-load-balancer-internal-subnet", "tiny")];
+    let full = ["full0", "full1", "full2"];
+    for (number, name) in (90_u16..).zip(full) {
+        scene.service(name, &tiny, port(number));
+    }
+    scene.ensure(&full).await;
+    after_its_cause(&mut scene, &tiny, "SubnetIsFull", async |scene| scene.delete(&["full0"]).await).await;
+    scene.bed.is_clean();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_stays_holds_the_deletion_of_its_private_link_service_up_and_is_named() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;

@@ -177,6 +177,34 @@ fn a_service_that_becomes_internal_while_its_address_cannot_be_read_keeps_its_fr
 }
 
 #[test]
+fn an_address_that_another_service_gives_up_is_taken_when_it_is_free() {
+    let (mine, other) = (("azure-pip-name", "mine"), ("azure-pip-name", "other"));
+    let internal = ("azure-load-balancer-internal", "true");
+    let (free, fixed) = (("azure-load-balancer-ipv4", "10.0.9.9"), ("azure-load-balancer-ipv4", "10.0.9.8"));
+    for (before, after, takes) in [
+        (&[mine][..], &[other][..], &[mine][..]),
+        (&[mine], &[internal], &[mine]),
+        (&[internal, free], &[internal, fixed], &[internal, free]),
+    ] {
+        let mut world = World::new();
+        add(&mut world, "rg", users_ip("mine", "198.51.100.7"));
+        add(&mut world, "rg", users_ip("other", "198.51.100.8"));
+        world.service("a", before, json!({})).settle(&[]);
+        world.service("a", after, json!({})).service("b", takes, port(81));
+        let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+        assert!(plan.failed[&1].is_in_progress(), "{after:?}: {:?}", plan.failed);
+        let errors = world.pass(&[]);
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["b"], "{after:?}: {errors:?}");
+        world.settle(&[]);
+        // The same where it is given up by a deletion.
+        world.service("c", takes, port(82));
+        let errors = world.pass(&["b"]);
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["c"], "{after:?}: {errors:?}");
+        world.settle(&[]);
+    }
+}
+
+#[test]
 fn an_internal_address_is_the_requested_or_the_published_one() {
     let internal = ("azure-load-balancer-internal", "true");
     let mut world = World::new();
