@@ -15,8 +15,8 @@ use super::super::wanted::links::Link;
 use super::super::wanted::{Item, refused};
 use super::limits::over;
 use super::step::{LinkDeletion, Write};
-use super::{Planner, summary};
-use crate::annotations::{PLS_GROUP, PLS_SUBNET, Scheme};
+use super::{Planner, SOON, summary};
+use crate::annotations::{PLS_GROUP, PLS_NAME, PLS_SUBNET, Scheme};
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
@@ -72,6 +72,7 @@ impl Planner<'_> {
             }
         }
         if present.is_none() {
+            self.check_name(item, &id)?;
             self.check_links(frontend)?;
         }
         let mut body = present.clone().unwrap_or_else(|| json!({"name": name, "location": self.env.location}));
@@ -86,6 +87,30 @@ impl Planner<'_> {
         let step = Step::new(Write::Link { id, body }, summary, Items::one(place), Part::new(Kind::Settings));
         self.steps.push(step.needs(FRAME).stage(LINKS));
         Ok(())
+    }
+
+    /// Whether a private link service of this name, of another frontend or of none, is the Service's or does not exist.
+    fn check_name(&self, item: &Item, id: &ArmId) -> Result<(), ProviderError> {
+        let name = id.name();
+        let is_going = |step: &Step<Write>| matches!(&step.write, Write::DeleteLink(deletion) if deletion.id == *id);
+        if self.steps.iter().any(is_going) {
+            let text = format!("the private link service {name} of another frontend is deleted first");
+            return Err(ProviderError::in_progress(text, SOON));
+        }
+        let mut planned = self.steps.iter().filter_map(|step| match &step.write {
+            Write::Link { id: other, body } if other == id => Some(body),
+            _ => None,
+        });
+        let mut links = self.observed.links.values().filter_map(Seen::present).flatten();
+        let seen = || links.find(|link| same(json::text(link, &["id"]), id.as_str()));
+        let fix = format!("write another name in {}", PLS_NAME.row.key);
+        match planned.next().or_else(seen).map(|link| json::text(link, &["tags", tags::OWNER])) {
+            Some("") => Err(refused(format!("the private link service {name} is not made here; {fix}"))),
+            Some(owner) if !same(owner, &item.key) => {
+                Err(refused(format!("the private link service {name} is that of the Service {owner}; {fix}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the load balancer of a frontend has a place for another private link service.

@@ -104,6 +104,34 @@ fn a_service_without_any_goes_where_private_link_services_may_not_be_listed() {
 }
 
 #[test]
+fn one_that_is_not_its_own_is_not_taken_over_by_its_name() {
+    let named = [INTERNAL, CREATE, ("azure-pls-name", "shared")];
+    for (owner, text) in [("", "is not made here"), ("default/gone", "is that of the Service default/gone")] {
+        let mut world = World::new();
+        let id = ArmId::new("s", "rg", "Microsoft.Network/privateLinkServices", "Shared");
+        let theirs =
+            json!({"id": id.as_str(), "name": "Shared", "tags": {"k8s-azure-owner-service": owner, "team": "a"}});
+        world.observed.links.insert("rg".into(), Seen::Present(vec![theirs.clone()]));
+        let errors = world.service("web", &named, json!({})).pass(&[]);
+        assert!(errors["web"].contains(text) && errors["web"].contains("azure-pls-name"), "{errors:?}");
+        world.settle(&["web"]);
+        assert_eq!(links(&world), [theirs]);
+    }
+    // The second that names the same one in a pass.
+    let mut world = World::new();
+    world.service("a", &named, json!({})).service("b", &named, port(81));
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["b"], "{errors:?}");
+    assert!(errors["b"].contains("is that of the Service default/a"), "{errors:?}");
+    assert_eq!(world.count("create PrivateLinkService"), 1);
+    // One that goes in the same pass is free soon.
+    let errors = world.pass(&["a"]);
+    assert!(errors["b"].contains("is deleted first"), "{errors:?}");
+    world.settle(&[]);
+    assert_eq!(links(&world)[0]["tags"]["k8s-azure-owner-service"], "default/b");
+}
+
+#[test]
 fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
