@@ -254,14 +254,24 @@ pub(crate) fn has_addresses(pool: &Value) -> bool {
 
 /// Whether a pool that a model names still has interfaces and is to have addresses: the model is written once it has them.
 pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Value], model: &Value) -> bool {
+    let still = |pool: &Value| !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool);
+    env.pools == PoolKind::Addresses && names_pool(env, wanted, balancers, model, still)
+}
+
+/// Whether a model names such a pool of all nodes whose members this program changes.
+pub(crate) fn names_pool(
+    env: &Env,
+    wanted: &Wanted,
+    balancers: &[Value],
+    model: &Value,
+    is_such: impl Fn(&Value) -> bool,
+) -> bool {
     let mut named = pools_of_model(model).filter(|pool| names::is_pool_of_all(&wanted.cluster, pool.name()));
-    env.pools == PoolKind::Addresses
-        && named.any(|id| {
-            let pools = balancers.iter().flat_map(|body| json::items(body, "backendAddressPools"));
-            pools
-                .filter(|pool| same(json::text(pool, &["id"]), id.as_str()))
-                .any(|pool| !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool))
-        })
+    named.any(|id| {
+        let managed = balancers.iter().filter(|body| !env.leaves_members(scheme_of(json::name(body))));
+        let mut pools = managed.flat_map(|body| json::items(body, "backendAddressPools"));
+        pools.any(|pool| same(json::text(pool, &["id"]), id.as_str()) && is_such(pool))
+    })
 }
 
 /// The pools that a model names.

@@ -4,6 +4,7 @@
 //! read only if these are not the wanted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 
 use ccm_kit::Cluster;
 use ccm_kit::http::Query;
@@ -36,6 +37,8 @@ use crate::client::{ApiError, Client};
 use crate::node::identity::is_unmanaged;
 use crate::node::zones::Zones;
 
+mod models;
+
 /// So many failed members are remembered.
 const MOST_FAILED: usize = 1000;
 
@@ -49,6 +52,8 @@ pub(super) struct Reads {
     owners: Mutex<BTreeMap<String, String>>,
     /// Scale sets whose model could not be written: their instances are members, and would not be read again.
     due_models: Mutex<BTreeSet<ArmId>>,
+    /// Whether the models of before this process are known.
+    has_models: AtomicBool,
     /// The sets and the primary interfaces of machines that are no instances, all by ID in lower case; empty: none.
     sets: Mutex<BTreeMap<String, (String, String)>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
@@ -92,9 +97,22 @@ impl Base {
 
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
-        let (owners, due_models, sets, machines) = Default::default();
+        let (owners, due_models, has_models, sets, machines) = Default::default();
         let (failed_members, known, recent, refused) = Default::default();
-        Self { client, cluster, zones, owners, due_models, sets, machines, failed_members, known, recent, refused }
+        Self {
+            client,
+            cluster,
+            zones,
+            owners,
+            due_models,
+            has_models,
+            sets,
+            machines,
+            failed_members,
+            known,
+            recent,
+            refused,
+        }
     }
 
     /// What was read in the last minutes.
@@ -362,6 +380,7 @@ impl Reads {
     async fn read_machines(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         observed.interfaces.owners.clone_from(&self.owners.lock());
         let mut missing = Missing::of(env, observed, wanted);
+        self.find_models(env, wanted, observed).await;
         missing.sets.extend(std::mem::take(&mut *self.due_models.lock()));
         self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
         let far = groups_of_interfaces(&missing.machines, &self.owners.lock(), &self.sets.lock());
@@ -457,11 +476,6 @@ impl Reads {
     fn sets_of<'m>(&self, machines: impl Iterator<Item = &'m String>) -> BTreeMap<String, String> {
         let sets = self.sets.lock();
         machines.filter_map(|id| Some((id.clone(), sets.get(id)?.0.clone()))).collect()
-    }
-
-    /// The model of a scale set is to be read and planned again.
-    pub(super) fn model_is_due(&self, set: &ArmId) {
-        self.due_models.lock().insert(set.clone());
     }
 
     /// A write has ended. Those of members that fail are not in the way of the others the next time.

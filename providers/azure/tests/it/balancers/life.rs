@@ -209,15 +209,42 @@ async fn a_pool_migrates_from_interfaces_to_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_after_the_migration_leaves_the_model_to_the_next_one() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.reconfigure(BY_ADDRESS).await;
+    scene.call(&["web"], ServiceAction::Ensure).await;
+    let names_pools = |scene: &Scene| {
+        let sets = scene.bed.cloud.objects("Microsoft.Compute/virtualMachineScaleSets");
+        sets.iter().any(|set| set.to_string().contains("/backendAddressPools/"))
+    };
+    assert!(names_pools(&scene), "the model is written in the next call");
+    scene.restart().await;
+    scene.ensure(&["web"]).await;
+    assert!(!names_pools(&scene), "Azure refuses each change of such a model");
+    // Where no model names any, a start costs one list of the scale sets.
+    scene.restart().await;
+    for lists in [1, 0] {
+        let mark = scene.mark();
+        scene.ensure(&["web"]).await;
+        let mut calls = scene.bed.calls(mark);
+        calls.retain(|call| call.starts_with("virtualMachineScaleSet"));
+        assert_eq!(calls, vec!["virtualMachineScaleSets.list"; lists]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_balancers_whose_migrated_pools_a_model_still_names_go_with_one_write_of_it() {
     for all in [&[&["web", "inner"][..]][..], &[&["inner"], &["web"]]] {
         let mut scene = Scene::new("", 2).await;
         scene.service("web", &[], port(80));
         scene.service("inner", &[INTERNAL], port(81));
         scene.ensure(&["web", "inner"]).await;
-        // The process ends after the migration: the next one does not know that the model still names the pools.
+        // The process ends after the migration, and the next one cannot know that the model still names the pools.
         scene.reconfigure(BY_ADDRESS).await;
         scene.call(&["web", "inner"], ServiceAction::Ensure).await;
+        scene.bed.cloud.fault(Rule::every(Fault::Deny).on("compute", "virtualMachineScaleSets.list"));
         scene.restart().await;
         scene.ensure(&["web", "inner"]).await;
         let mark = scene.mark();
