@@ -18,15 +18,18 @@ use crate::client::operation::{
 };
 use crate::client::{Client, Write};
 
-/// One that fails again is left alone for this time.
+/// One that fails again after its repair is left alone for this time.
 const AGAIN: Duration = Duration::from_secs(3600);
+/// The same after a repair that has failed: the first time, and at most.
+const FAILED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
 const LIMIT: Duration = Duration::from_secs(60);
 const REFUSAL: &str = "Cannot proceed with operation because resource ";
 
 /// The repairs of this process.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    last: Mutex<BTreeMap<ArmId, Instant>>,
+    /// By object: when the next one may begin, and the pause after the last one if that has failed.
+    next: Mutex<BTreeMap<ArmId, (Instant, Duration)>>,
     /// The models of scale sets are written one after the other. Sets and load balancers whose pools the model no longer names
     /// since it was written for another load balancer.
     detached: tokio::sync::Mutex<BTreeSet<(ArmId, ArmId)>>,
@@ -55,11 +58,22 @@ pub(super) fn user(message: &str) -> Option<ArmId> {
 }
 
 impl Repairs {
-    /// Whether this is the first repair of an object for some time.
-    fn is_due(&self, id: &ArmId) -> bool {
-        let mut repairs = self.last.lock();
-        repairs.retain(|_, at| at.elapsed() < AGAIN);
-        repairs.insert(id.clone(), Instant::now()).is_none()
+    /// Whether the repair of an object may begin.
+    fn begins(&self, id: &ArmId) -> bool {
+        let (mut next, now) = (self.next.lock(), Instant::now());
+        next.retain(|_, (at, _)| at.elapsed() < AGAIN);
+        let (at, pause) = next.get(id).copied().unwrap_or((now, Duration::ZERO));
+        if at <= now {
+            next.insert(id.clone(), (now + LIMIT, pause));
+        }
+        at <= now
+    }
+
+    fn ended(&self, id: &ArmId, has_failed: bool) {
+        let mut next = self.next.lock();
+        let (at, pause) = next.entry(id.clone()).or_insert((Instant::now(), Duration::ZERO));
+        *pause = if has_failed { (*pause * 2).clamp(FAILED.0, FAILED.1) } else { Duration::ZERO };
+        *at = Instant::now() + if has_failed { *pause } else { AGAIN };
     }
 
     /// Writes the model of a scale set without the pools of a load balancer, if it names any; whether that succeeded, also as
@@ -106,12 +120,13 @@ impl Repairs {
         let Some(object) = object.filter(|it| same(json::property(it, "provisioningState"), "Failed")) else {
             return false;
         };
-        if !self.is_due(id) {
+        if !self.begins(id) {
             return false;
         }
         tracing::warn!(%id, "an object in the state Failed keeps the load balancer from being written: it is written again");
         let body = if id.is(VMSS_VM.kind) { instance_again(&object) } else { object };
         let written = client.finish(&Write::put(put, id.clone(), body), LIMIT).await;
+        self.ended(id, written.is_err());
         written.inspect_err(|error| tracing::warn!(%id, %error, "it is not repaired")).is_ok()
     }
 }
@@ -134,6 +149,28 @@ async fn migrated(client: &Client, env: &Env, balancer: &ArmId, pool: &ArmId) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repair_that_has_failed_is_tried_again_soon_and_one_that_has_not_in_an_hour() {
+        let (repairs, id) = (Repairs::default(), ArmId::new("s", "g", NIC.kind, "n"));
+        let is_due_after = async |seconds: u64| {
+            tokio::time::advance(Duration::from_secs(seconds) - Duration::from_millis(1)).await;
+            let is_early = repairs.begins(&id);
+            tokio::time::advance(Duration::from_millis(2)).await;
+            !is_early && repairs.begins(&id)
+        };
+        assert!(repairs.begins(&id) && !repairs.begins(&id));
+        for seconds in [30, 60, 120, 240, 480, 600, 600] {
+            repairs.ended(&id, true);
+            assert!(is_due_after(seconds).await, "{seconds}");
+        }
+        for seconds in [3600, 3600] {
+            repairs.ended(&id, false);
+            assert!(is_due_after(seconds).await, "{seconds}");
+        }
+        repairs.ended(&id, true);
+        assert!(is_due_after(30).await);
+    }
 
     #[test]
     fn the_error_names_the_object() {
