@@ -308,7 +308,10 @@ mod tests {
         assert_eq!(pair(other.as_bytes(), other_key.as_bytes()), Ok(()));
         for (certificate, key) in [(&first[..], other_key.as_bytes()), (other.as_bytes(), first)] {
             let error = pair(certificate, key).unwrap_err();
-            assert!(error.starts_with("invalid serving cert keypair: file: ") && error.contains("KeyMismatch"), "{error}");
+            assert!(
+                error.starts_with("invalid serving cert keypair: file: ") && error.contains("KeyMismatch"),
+                "{error}"
+            );
         }
         let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert!(pair(none.as_bytes(), first).unwrap_err().starts_with("invalid serving cert keypair: file: "));

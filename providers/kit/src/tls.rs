@@ -60,8 +60,7 @@ pub fn identity(
     match pair.keys_match() {
         Ok(())
         | Err(
-            Error::InconsistentKeys(InconsistentKeys::Unknown)
-            | Error::InvalidCertificate(CertificateError::Other(_)),
+            Error::InconsistentKeys(InconsistentKeys::Unknown) | Error::InvalidCertificate(CertificateError::Other(_)),
         ) => Ok(Arc::new(SingleCertAndKey::from(pair))),
         Err(error) => Err(error),
     }

@@ -134,7 +134,8 @@ pub(super) struct Identity {
 impl Identity {
     /// Takes it out of the settings: kube refuses certificates of version 1, which Go takes.
     fn take(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
-        let certificate = pem("client-certificate", auth.client_certificate_data.take(), auth.client_certificate.take())?;
+        let certificate =
+            pem("client-certificate", auth.client_certificate_data.take(), auth.client_certificate.take())?;
         let key = auth.client_key_data.take().map(|key| key.expose_secret().to_owned());
         match (certificate, pem("client-key", key, auth.client_key.take())?) {
             (None, None) => Ok(None),
@@ -147,8 +148,10 @@ impl Identity {
     pub(super) fn resolver(&self, provider: &CryptoProvider) -> Result<Arc<dyn ResolvesClientCert>, String> {
         let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| format!("client-certificate: not a certificate in PEM: {error}"))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| "client-key: no private key in PEM".to_owned())?;
-        ccm_kit::tls::identity(chain, key, provider).map_err(|error| format!("client-certificate and client-key: {error}"))
+        let key =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| "client-key: no private key in PEM".to_owned())?;
+        ccm_kit::tls::identity(chain, key, provider)
+            .map_err(|error| format!("client-certificate and client-key: {error}"))
     }
 }
 
@@ -245,11 +248,7 @@ fn read_token(auth: &mut AuthInfo) -> Result<(), String> {
     Ok(())
 }
 
-async fn kubeconfig(
-    path: &str,
-    master: &str,
-    access: &Access,
-) -> Result<(kube::Config, Option<String>), ConnectError> {
+async fn kubeconfig(path: &str, master: &str, access: &Access) -> Result<(kube::Config, Option<String>), ConnectError> {
     let fail = |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason };
     let mut file = access.read(path).map_err(|error| fail(read_error(&error)))?;
     if !access.context.is_empty() && access.context(&file).is_none() {
@@ -525,7 +524,8 @@ mod tests {
             serde_json::to_value(&config.auth_info).unwrap()
         };
         let jane = serde_json::json!({"as": "jane", "as-groups": ["dev"]});
-        for user in ["token: t", "username: u, password: p", "tokenFile: /nonexistent", "exec: {command: /nonexistent}"] {
+        for user in ["token: t", "username: u, password: p", "tokenFile: /nonexistent", "exec: {command: /nonexistent}"]
+        {
             let user = format!("{user}, as: jane, as-groups: [dev]");
             assert_eq!(sent("http://a:1", &user, "").await, jane, "{user}");
             assert_eq!(sent("https://a:1", &user, "http://a:1").await, jane, "{user}");

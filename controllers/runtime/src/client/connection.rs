@@ -247,7 +247,11 @@ mod tests {
     }
 
     /// A handshake in memory with a server that has this certificate.
-    fn handshake(client: ClientConfig, certificate: &CertificateDer<'static>, key: &KeyPair) -> Result<(), rustls::Error> {
+    fn handshake(
+        client: ClientConfig,
+        certificate: &CertificateDer<'static>,
+        key: &KeyPair,
+    ) -> Result<(), rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let server = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
