@@ -125,6 +125,7 @@ async fn network_objects_of_another_tenant_are_read_with_its_token() {
     let bed = bed();
     bed.cloud.world(|world| {
         world.subscriptions.insert("net".to_owned(), "other".to_owned());
+        world.group("net", "rg");
         let application = world.identities.applications.get_mut("client").unwrap();
         application.tenants.insert("other".to_owned());
     });
