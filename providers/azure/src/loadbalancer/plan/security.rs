@@ -11,7 +11,7 @@ use md5::{Digest as _, Md5};
 use serde_json::{Value, json};
 
 use super::super::json::{self, same};
-use super::super::names::{Family, starts_with};
+use super::super::names::Family;
 use super::super::wanted::access::Access;
 use super::super::wanted::refused;
 
@@ -371,7 +371,8 @@ impl Rule {
         let priority = json::number(value, &["properties", "priority"]).unwrap_or_default();
         let ports = both(value, "destinationPortRange", "destinationPortRanges");
         Self {
-            is_managed: starts_with(&name, PREFIX) && (FIRST..=LAST).contains(&priority),
+            // Azure keeps the case of names, and this program and the Go one write theirs in one: any other is of users.
+            is_managed: name.starts_with(PREFIX) && (FIRST..=LAST).contains(&priority),
             name,
             priority,
             protocol: json::property(value, "protocol").to_owned(),

@@ -79,14 +79,16 @@ fn rules_of_users_stay_byte_equal_and_keep_their_priorities() {
         {"name": "k8s-azure-lb-mine", "properties": {"priority": 4096, "protocol": "Tcp", "access": "Deny",
             "destinationApplicationSecurityGroups": [{"id": "asg"}], "destinationPortRange": "*"}},
         {"name": "empty", "properties": {"priority": 502, "protocol": "*", "access": "Deny"}},
+        {"name": "K8S-azure-lb_theirs", "properties": {"priority": 600, "protocol": "Tcp", "access": "Allow",
+            "destinationAddressPrefix": "192.0.2.9", "destinationPortRange": "22"}},
     ]);
     let group = json!({"name": "nsg", "properties": {"securityRules": users}});
     let keep = Keep { own: ["192.0.2.1".to_owned()].into(), ..Keep::default() };
     let (after, failed) = after(&group, &[claim(&["192.0.2.1"], &[80])], Some(&keep));
     assert!(failed.is_empty());
     let rules = after["properties"]["securityRules"].as_array().unwrap();
-    assert_eq!(rules[..3], users.as_array().unwrap()[..]);
-    assert_eq!(rules[3]["properties"]["priority"], 501);
+    assert_eq!(rules[..4], users.as_array().unwrap()[..]);
+    assert_eq!(rules[4]["properties"]["priority"], 501);
 }
 
 #[test]
