@@ -257,7 +257,12 @@ impl BalancerCloud for Balancers {
 
 /// The addresses of a Service, if it has one of each family, in the order of their frontends, as in the Go program.
 fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
-    let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
+    // A write that has failed may show what it could not make.
+    let is_sure = |balancer: &serde_json::Value| {
+        !item.published.is_empty() || !json::same(json::property(balancer, "provisioningState"), "Failed")
+    };
+    let of_scheme =
+        |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme && is_sure(balancer);
     let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
     let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
     let served: Vec<&str> = balancers.iter().flat_map(|balancer| claim::served(item, balancer)).collect();

@@ -48,6 +48,29 @@ async fn a_refusal_that_names_one_address_leaves_the_others_in_the_same_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_fails_late_publishes_no_new_address() {
+    let mut scene = Scene::new("", 1).await;
+    let fault = Fault::Operation { status: 500, code: "InternalServerError".into(), message: "outage".into() };
+    scene.bed.cloud.fault(Rule::every(fault.clone()).on("network", "loadBalancers.put").window(0, 2));
+    scene.service("web", &[], port(80));
+    for _ in 0..2 {
+        let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+        assert!(error.contains("outage"), "{error}");
+        let balancer = scene.object("loadBalancers", "kubernetes");
+        assert_eq!(balancer["properties"]["provisioningState"], "Failed");
+        assert_eq!(items(&balancer, "frontendIPConfigurations").len(), 1, "it shows what may not be there");
+        assert_eq!(scene.ip("web"), "");
+    }
+    scene.ensure(&["web"]).await;
+    let ip = scene.ip("web");
+    assert!(!ip.is_empty());
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "loadBalancers.put").window(0, 1));
+    scene.service("web", &[], port(81));
+    scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err();
+    assert_eq!(scene.ip("web"), ip, "what is published stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_cannot_be_made_fails_its_service_alone() {
     let (mut scene, names) = three(BY_ADDRESS).await;
     let message = "Cannot create more than 1 public IP addresses.".to_owned();
