@@ -101,11 +101,7 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, is_node: &impl Fn(&Memb
 }
 
 /// What the members behind these listeners show.
-fn behind(
-    balancer: &Balancer,
-    is_node: &impl Fn(&Member) -> bool,
-    which: impl Fn(&&Listener) -> bool,
-) -> Evidence {
+fn behind(balancer: &Balancer, is_node: &impl Fn(&Member) -> bool, which: impl Fn(&&Listener) -> bool) -> Evidence {
     let listeners = balancer.listeners.iter().filter(which);
     let pools: BTreeSet<&str> =
         listeners.filter_map(|listener| balancer.pool_of(listener)).map(|pool| &*pool.id).collect();

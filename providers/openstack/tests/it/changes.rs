@@ -355,7 +355,9 @@ async fn a_listener_goes_when_octavia_refuses_its_successor_only_for_it(scene: &
     let mut web = web();
     scene.ensure(&mut web).await;
     let before = scene.listener().await;
-    for (status, message) in [(403, "Policy does not allow this request"), (403, "Quota has been met for resources: Listener"), (400, "x")] {
+    for (status, message) in
+        [(403, "Policy does not allow this request"), (403, "Quota has been met for resources: Listener"), (400, "x")]
+    {
         set(&mut web, "x-forwarded-for", "true");
         let fault = Fault::Code { status, code: String::new(), message: message.to_owned() };
         scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_listener_create"));

@@ -32,8 +32,12 @@ impl Reads {
             return Ok(by_address);
         }
         let ports = self.ports.of(&nodes.iter().filter_map(|node| node.server.clone()).collect()).await?;
-        let fixed: BTreeSet<(&str, &str)> =
-            ports.values().flatten().flat_map(|port| &port.fixed_ips).map(|ip| (&*ip.ip_address, &*ip.subnet_id)).collect();
+        let fixed: BTreeSet<(&str, &str)> = ports
+            .values()
+            .flatten()
+            .flat_map(|port| &port.fixed_ips)
+            .map(|ip| (&*ip.ip_address, &*ip.subnet_id))
+            .collect();
         let is_near = |member: &Member| {
             balancer.subnet_of(member).is_some_and(|subnet| fixed.contains(&(&*member.address, &**subnet)))
         };

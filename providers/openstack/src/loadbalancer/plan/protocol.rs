@@ -91,10 +91,8 @@ impl Draft<'_> {
                 fields.put(name, number);
             }
         }
-        let is_hsts = [
-            ("hsts_include_subdomains", former.hsts_include_subdomains),
-            ("hsts_preload", former.hsts_preload),
-        ];
+        let is_hsts =
+            [("hsts_include_subdomains", former.hsts_include_subdomains), ("hsts_preload", former.hsts_preload)];
         for (name, is_on) in is_hsts.into_iter().filter(|(_, is_on)| *is_on) {
             fields.put(name, is_on);
         }
