@@ -94,7 +94,7 @@ struct Cloud {
     busy: Mutex<BTreeMap<String, std::time::Instant>>,
     /// The Services whose last ensure met an exhausted quota.
     short: Mutex<BTreeSet<String>>,
-    /// The names of the balancers of Services whose deletion was requested and has not ended.
+    /// The names of the balancers of Services whose deletion has failed so far.
     leaving: Mutex<BTreeSet<String>>,
     /// Records of matching balancers that are not on their Services yet; see [`applied`].
     records: Mutex<BTreeMap<String, String>>,
@@ -175,18 +175,6 @@ impl Cloud {
         }
     }
 
-    /// The Services that are being deleted.
-    fn leaving(&self, wanted: &Wanted) -> BTreeSet<String> {
-        let mut leaving = self.leaving.lock();
-        for item in wanted.items.values() {
-            match item.action {
-                ServiceAction::Delete => drop(leaving.insert(item.name.clone())),
-                ServiceAction::Ensure | ServiceAction::UpdateHosts => drop(leaving.remove(&item.name)),
-            }
-        }
-        leaving.clone()
-    }
-
     /// The cluster's nodes.
     fn nodes(&self) -> Vec<NodeRef> {
         self.cluster.nodes().map(NodeReader::list).unwrap_or_default()
@@ -258,6 +246,13 @@ impl BalancerCloud for Balancers {
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
         let nodes = || self.cloud.as_ref().map(Cloud::nodes).unwrap_or_default();
         let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work, &nodes);
+        if let Some(cloud) = &self.cloud {
+            // A lookup is one for a deletion, so only the end of a deletion tells that there is one.
+            let mut leaving = cloud.leaving.lock();
+            for item in work.iter().filter(|item| item.action != ServiceAction::Delete) {
+                leaving.remove(&names::balancer(cluster, &item.service));
+            }
+        }
         let records = self.cloud.as_ref().map(|cloud| cloud.records.lock());
         for item in wanted.items.values_mut() {
             // A user who removes the record wants everything to be read.
@@ -283,7 +278,7 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
-        observed.leaving = cloud.leaving(wanted);
+        observed.leaving = cloud.leaving.lock().clone();
         let is_short = |item: &Item| cloud.short.lock().contains(&item.key);
         observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);
@@ -432,6 +427,9 @@ impl BalancerCloud for Balancers {
             (ServiceAction::Delete, _) => {
                 // They prove what is the Service's as long as anything of it is left.
                 if failure(reached).is_some() || made.failed.contains(&place) {
+                    if let Some(cloud) = &self.cloud {
+                        cloud.leaving.lock().insert(item.name.clone());
+                    }
                     return Notes::default();
                 }
                 if let Some(cloud) = &self.cloud {

@@ -49,7 +49,7 @@ pub(crate) struct Observed {
     /// Items of which a creation was refused for a quota.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) short: BTreeSet<usize>,
-    /// The names of the balancers, which are tags, of Services that are being deleted.
+    /// The names of the balancers, which are tags, of Services whose deletion has failed so far.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) leaving: BTreeSet<String>,
     /// Items with any write that is not shown yet.

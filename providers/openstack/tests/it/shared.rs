@@ -344,8 +344,9 @@ async fn a_shared_balancer_in_error_goes_with_its_last_services(scene: &mut Scen
     }
     let delete = async |service: &mut Service| scene.process.work(service, &scene.nodes, ServiceAction::Delete).await;
     delete(&mut api).await.unwrap_err();
-    // A Service that is wanted again keeps it.
+    // A Service that is wanted again keeps it, also when it is looked up.
     scene.refused(&mut api).await;
+    scene.process.balancers.get(CLUSTER, &api).await.unwrap();
     delete(&mut web).await.unwrap_err();
     assert_eq!(scene.listeners().await.len(), 2);
     delete(&mut api).await.unwrap();
