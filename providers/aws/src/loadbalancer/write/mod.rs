@@ -90,12 +90,17 @@ async fn without_users(
     outputs: &mut Outputs,
     reads: &Reads,
 ) -> Result<(), ProviderError> {
-    let turn = reads.at_nodes.turn().await?;
     let balancer = &step.purpose.balancer;
     if !step.purpose.keeps {
         reads.deleted(balancer);
     }
-    let is_shared = !of_read(reads.shared_groups(&[group.to_owned()].into(), balancer).await)?.is_empty();
+    let look = async || of_read(reads.shared_groups(&[group.to_owned()].into(), balancer).await);
+    let mut is_shared = !look().await?.is_empty();
+    // Others do not wait for that, and only the last one waits for them, and looks again.
+    let turn = if is_shared { None } else { Some(reads.at_nodes.turn().await?) };
+    if turn.is_some() {
+        is_shared = !look().await?.is_empty();
+    }
     if matches!(step.write, Write::Ec2(_)) {
         return if is_shared { Ok(()) } else { single(step, outputs, reads).await };
     }

@@ -309,6 +309,25 @@ async fn other_changes_of_a_node_group_go_on_while_the_neighbors_are_read() {
     assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn other_changes_of_a_node_group_go_on_while_the_users_of_a_group_are_listed() {
+    let world = World::taking(Duration::from_secs(1));
+    world.ec2(|ec2| ec2.groups.insert(GROUP.to_owned(), group("nodes", Tags::new())));
+    let mut bed = Bed::over(world);
+    let step = Step::new(Verb::Update, "SecurityGroup", GROUP, "the test wants it", authorize(&["10.0.0.0/8"]));
+    let step = Step { besides: Besides::Users { group: "sg-user".to_owned(), close: Vec::new() }, ..step };
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let began = tokio::time::Instant::now();
+        drop(bed.reads.at_nodes.turn().await.unwrap());
+        began.elapsed()
+    };
+    let (closed, waited) = futures::join!(apply(&step, &mut bed.outputs, &bed.reads), others);
+    closed.unwrap();
+    assert_eq!(waited, Duration::ZERO);
+    assert_eq!(bed.written().len(), 1);
+}
+
 /// Something else than the Service may change soon.
 #[tokio::test]
 async fn a_refusal_that_an_address_or_a_certificate_causes_is_remembered_for_five_minutes() {
