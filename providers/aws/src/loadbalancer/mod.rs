@@ -259,7 +259,12 @@ fn of_other_kind(desired: &Wanted, observed: &Observed) -> Option<Finding> {
 
 impl From<Step> for balancer::Step<Step> {
     fn from(step: Step) -> Self {
-        let (summary, part, needs) = (step.summary.clone(), step.part.clone(), step.needs);
+        let (mut summary, part, needs) = (step.summary.clone(), step.part.clone(), step.needs);
+        summary.reason.push_str(match &step.besides {
+            Besides::Listener { .. } => "; if the permission is missing: delete Listener, create Listener",
+            Besides::Former(former) if !former.is_empty() => "; if one is refused: create Listener, as before",
+            _ => "",
+        });
         let restore = step.restore.clone().map(|write| {
             let step = Step { write, besides: Besides::Nothing, restore: None, ..step.clone() };
             Self::new(step, summary.clone(), Items::one(0), part.clone())

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use ccm_cloudsim::aws::ec2::{InstanceState, Interface, SecurityGroup, model};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_kit::Cluster;
-use ccm_kit::balancer::{BalancerCloud as _, is_refusal};
+use ccm_kit::balancer::{self, BalancerCloud as _, is_refusal};
 use ccm_provider::Verb;
 
 use super::*;
 use crate::client::ec2::{Peer, Source};
+use crate::client::elb::Listener;
 use crate::client::elbv2::Target;
 use crate::client::{Id, Object, Tags};
 use crate::loadbalancer::Balancers;
@@ -343,4 +344,19 @@ async fn a_refusal_that_an_address_or_a_certificate_causes_is_remembered_for_fiv
         assert!(is_refusal(&error), "{code}");
         assert_eq!(balancers.remembers(&error), Duration::from_secs(60 * minutes), "{code}");
     }
+}
+
+#[test]
+fn what_follows_a_refusal_is_printed() {
+    let listener = |port| Listener { port, protocol: "SSL".to_owned(), ..Listener::default() };
+    let of = |besides| {
+        let step = Step::new(Verb::Update, "Listener", "web:443", "the test wants it", delete_group());
+        balancer::Step::from(Step { besides, ..step }).summary.reason
+    };
+    let besides = Besides::Listener { former: listener(443), wanted: listener(443), policies: Vec::new() };
+    let replaced = "the test wants it; if the permission is missing: delete Listener, create Listener";
+    assert_eq!(of(besides), replaced);
+    let again = "the test wants it; if one is refused: create Listener, as before";
+    assert_eq!(of(Besides::Former(vec![listener(443)])), again);
+    assert_eq!(of(Besides::Former(Vec::new())), "the test wants it");
 }
