@@ -391,10 +391,12 @@ impl BalancerCloud for Balancers {
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
+        let unopened = outputs.unopened().len();
         let answer = write::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
             // Also where an object that it names does not exist, or changes just now: AWS has written nothing.
             Err(error) if is_refusal(error) || error.class() == ErrorClass::Conflict => cloud.settling.refused(&new),
+            Ok(()) if outputs.unopened().len() > unopened => cloud.settling.refused(&new),
             Err(_) if !keeps => {}
             _ => drop(cloud.settling.wrote(balancer, &write)),
         }
@@ -448,8 +450,11 @@ impl BalancerCloud for Balancers {
         let key: ServiceKey = reached.service.key();
         let (desired, observation) =
             reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
-        let refused = reached.made.lock().refused();
-        if let Some(finding) = &refused {
+        let (refused, unopened) = {
+            let outputs = reached.made.lock();
+            (outputs.refused(), outputs.unopened().to_vec())
+        };
+        for finding in refused.iter().chain(&unopened) {
             self.warn(reached.service, finding);
         }
         let Observation { observed, instance_recheck, .. } = observation;
@@ -458,7 +463,8 @@ impl BalancerCloud for Balancers {
         let opens = |step: &balancer::Step<Step>| {
             matches!(step.write.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
         };
-        if is_ensured && reached.steps().any(opens) {
+        // What a full group has no room for now, the next sync does not open either.
+        if is_ensured && unopened.is_empty() && reached.steps().any(opens) {
             return Some(settling::AGAIN);
         }
         let is_late = instance_recheck.is_some() || !observed.doubtful_instances.is_empty();

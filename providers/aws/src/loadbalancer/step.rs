@@ -40,12 +40,21 @@ pub(crate) enum Besides {
     /// A group of the user that the balancer gives up, with the steps that close its rules first. Neither they nor a
     /// write that closes rules itself are sent if another balancer has the group at that time.
     Users { group: String, close: Vec<Step> },
-    /// Rules of the group that may be removed if it is full.
-    Surplus(Vec<Rule>),
+    /// What may be removed from the group if it is full.
+    Room(Room),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
     Former(Vec<Listener>),
     /// A listener before and after the change, which can also be made by deleting and creating it, and its policies.
     Listener { former: Listener, wanted: Listener, policies: Vec<String> },
+}
+
+/// Rules of a group that may be removed if it is full.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Nobody needs them.
+    pub(crate) surplus: Vec<Rule>,
+    /// Those for "fragmentation needed", without which clients are served.
+    pub(crate) mtu: Vec<Rule>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

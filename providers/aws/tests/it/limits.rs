@@ -33,7 +33,7 @@ fn clients(bed: &Bed) -> BTreeSet<String> {
     })
 }
 
-/// Each range has a rule for the port and one for ICMP: the ports come first if the group has no room for both.
+/// Each range has a rule for the port and one for ICMP, without which it serves too.
 #[tokio::test]
 async fn forty_source_ranges_of_a_full_group_are_replaced_by_forty_others() {
     for kind in ["nlb", "clb"] {
@@ -50,11 +50,7 @@ async fn forty_source_ranges_of_a_full_group_are_replaced_by_forty_others() {
             let process = bed.process().await;
             for first in [0, 100] {
                 let ranges = ranges(first);
-                let result = process.ensure(CLUSTER, &web(&ranges), &bed.nodes).await;
-                // The group of the nodes has less room: it also has rules for the health checks of network balancers.
-                let error = result.err().map(|error| error.to_string()).unwrap_or_default();
-                let fits = kind == "clb" && limit == 80;
-                assert!(if fits { error.is_empty() } else { error.contains("no room") }, "{kind} {limit}: {error}");
+                process.ensure(CLUSTER, &web(&ranges), &bed.nodes).await.unwrap();
                 assert_eq!(clients(&bed), ranges.into_iter().collect(), "{kind} {limit}");
                 bed.aws.clock().step(Duration::from_secs(60));
             }
@@ -95,11 +91,121 @@ async fn a_group_without_any_room_costs_each_service_two_refusals() {
         assert!(refused <= 2, "{name}: {refused}");
         bed.aws.clock().step(Duration::from_secs(60));
     }
-    // Somebody makes room.
+    // Somebody makes room, but not enough for a port.
     bed.aws.world(|world| drop(world.ec2.groups.get_mut(&bed.network.node_group).unwrap().ingress.drain(..3)));
     let web = service("a", &[("type", "nlb")], &[(80, 31080)], json!({"loadBalancerSourceRanges": ranges}));
     process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
-    assert_eq!(bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.len()), 5);
+    assert_eq!(at_nodes(&bed).len(), 2);
+}
+
+/// The rules of the nodes' group as text, without those that name a group.
+fn at_nodes(bed: &Bed) -> Vec<String> {
+    bed.aws.world(|world| {
+        let rules = world.ec2.groups[&bed.network.node_group].ingress.iter();
+        let text = |rule: &model::Rule| match &rule.peer {
+            Peer::V4(network) => Some(format!("{} {} {network}", rule.protocol, rule.from.unwrap_or_default())),
+            Peer::V6(_) | Peer::Group(_) | Peer::Prefix(_) => None,
+        };
+        rules.filter_map(text).collect()
+    })
+}
+
+fn with_ranges(name: &str, ports: &[(i32, i32)], count: usize) -> Service {
+    let ranges: Vec<String> = (0..count).map(|number| format!("10.{number}.0.0/16")).collect();
+    service(name, &[("type", "nlb")], ports, json!({"loadBalancerSourceRanges": ranges}))
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_fit_takes_no_room_from_the_others() {
+    let bed = Bed::start("");
+    // Each port has 28 networks of clients and 2 of health checks.
+    bed.aws.change(|options| options.limits.rules_per_group = 50);
+    let process = bed.process().await;
+    let many = with_ranges("many", &[(80, 31080), (443, 31443)], 28);
+    let error = process.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("no room for tcp 31443 from 10.0.0.0/16"), "{error}");
+    let rules = at_nodes(&bed);
+    assert_eq!(count(&rules, "tcp 31080"), 30, "{rules:?}");
+    assert_eq!(rules.len(), 30, "{rules:?}");
+    let (web, clb) = (of_kind("web", "nlb", &[(80, 31081)]), of_kind("clb", "clb", &[(80, 31082)]));
+    bed.ensure(&*process, &web).await;
+    bed.ensure(&*process, &clb).await;
+    let rules = at_nodes(&bed);
+    assert!(rules.contains(&"tcp 31081 0.0.0.0/0".to_owned()), "{rules:?}");
+    assert!(rules.contains(&"icmp 3 0.0.0.0/0".to_owned()), "{rules:?}");
+    let mark = bed.aws.mark();
+    for service in [&web, &clb, &many] {
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.delete(&*process, service).await;
+    }
+    assert!(!bed.writes(mark).contains(&"AuthorizeSecurityGroupIngress".to_owned()));
+    assert_eq!(bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.len()), 0);
+    bed.check();
+}
+
+fn count(rules: &[String], start: &str) -> usize {
+    rules.iter().filter(|rule| rule.starts_with(start)).count()
+}
+
+#[tokio::test]
+async fn rules_for_fragmentation_needed_make_room_for_clients() {
+    for (limit, networks) in [(42, 20), (16, 2)] {
+        let bed = Bed::start("");
+        bed.aws.change(|options| options.limits.rules_per_group = limit);
+        let (process, cluster) = watched(&bed).await;
+        let is_warned = || cluster.take_events().iter().any(|event| event.contains("icmp type 3 code 4"));
+        let (many, web) = (with_ranges("many", &[(80, 31080)], networks), with_ranges("web", &[(80, 31081)], 9));
+        bed.ensure(&*process, &many).await;
+        assert_eq!(count(&at_nodes(&bed), "icmp"), networks, "{limit}");
+        assert!(!is_warned(), "{limit}");
+        bed.ensure(&*process, &web).await;
+        let rules = at_nodes(&bed);
+        // Two of each are for health checks.
+        assert_eq!(count(&rules, "tcp 31080"), networks + 2, "{limit}: {rules:?}");
+        assert_eq!(count(&rules, "tcp 31081"), 11, "{limit}: {rules:?}");
+        assert!(rules.len() <= limit, "{limit}: {rules:?}");
+        is_warned();
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.ensure(&*process, &many).await;
+        assert!(is_warned(), "{limit}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn rules_for_fragmentation_needed_stay_if_the_clients_do_not_fit_without_them() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.limits.rules_per_group = 12);
+    let process = bed.process().await;
+    bed.ensure(&*process, &with_ranges("many", &[(80, 31080)], 2)).await;
+    let before = at_nodes(&bed);
+    let mark = bed.aws.mark();
+    process.ensure(CLUSTER, &with_ranges("web", &[(80, 31081)], 9), &bed.nodes).await.unwrap_err();
+    assert_eq!(at_nodes(&bed), before);
+    assert!(!bed.writes(mark).contains(&"RevokeSecurityGroupIngress".to_owned()));
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_service_opens_no_rule_for_the_clients_of_another() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let (many, web) = (with_ranges("many", &[(80, 31080)], 2), of_kind("web", "nlb", &[(80, 31081)]));
+    bed.ensure(&*process, &many).await;
+    bed.ensure(&*process, &web).await;
+    let is_mtu_of_many = |rule: &model::Rule| rule.protocol == "icmp" && rule.peer != Peer::V4("0.0.0.0/0".to_owned());
+    bed.aws.world(|world| {
+        world.ec2.groups.get_mut(&bed.network.node_group).unwrap().ingress.retain(|rule| !is_mtu_of_many(rule));
+    });
+    bed.aws.clock().step(Duration::from_secs(60));
+    let mark = bed.aws.mark();
+    let process = bed.process().await;
+    bed.ensure(&*process, &web).await;
+    bed.delete(&*process, &web).await;
+    assert!(!bed.writes(mark).contains(&"AuthorizeSecurityGroupIngress".to_owned()));
+    bed.ensure(&*process, &many).await;
+    assert_eq!(count(&at_nodes(&bed), "icmp"), 2);
+    bed.check();
 }
 
 /// The first refusal ends the creation of listeners and their target groups, not the changes of other ports.

@@ -51,6 +51,11 @@ impl Rule {
         }
     }
 
+    /// Whether it is for "fragmentation needed", or for something else of ICMP.
+    pub(crate) fn is_icmp(&self) -> bool {
+        self.protocol.starts_with("icmp")
+    }
+
     pub(crate) fn all_from(group: Id) -> Self {
         Self::new(ALL, None, Peer::Group { id: group, account: None })
     }

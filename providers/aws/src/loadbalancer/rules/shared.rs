@@ -13,7 +13,7 @@ pub(crate) const CLIENT: &str = "kubernetes.io/rule/nlb/client";
 /// Begins the description of a rule for health checks; the name of the balancer follows after `=`.
 pub(crate) const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 /// Description of the rules for "fragmentation needed", which all network balancers share.
-const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+pub(crate) const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 /// Descriptions of this program's rules contain one of these.
 pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
 
@@ -91,7 +91,9 @@ impl SharedRules {
         let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
         let relabeled: Vec<Rule> = close.iter().filter_map(|rule| self.relabeled(rule)).collect();
         close.retain(|rule| !relabeled.iter().any(|stays| stays.tuple() == rule.tuple()));
-        open.extend(missing(&mtu, found));
+        // The others open those of their clients.
+        let is_of_client = |rule: &Rule| wanted.iter().any(|one| is_for_clients(one) && one.peer == rule.peer);
+        open.extend(missing(&mtu, found).into_iter().filter(is_of_client));
         // Without any client rule they are left over from a previous balancer.
         if gives_up || !wanted.is_empty() || mtu.is_empty() {
             let stale = surplus(found, &mtu).into_iter();

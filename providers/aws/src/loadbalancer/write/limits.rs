@@ -1,15 +1,17 @@
 //! Objects that are full: what fits is written, and the error names the rest.
 
+use std::collections::BTreeMap;
+
 use ccm_kit::split_refused;
-use ccm_provider::ProviderError;
+use ccm_provider::{Finding, ProviderError};
 
 use super::{Outputs, send, targets};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
-use crate::client::{self, ApiError, Write};
+use crate::client::{self, ApiError, Id, Write};
 use crate::loadbalancer::reads::Reads;
 use crate::loadbalancer::rules::shared::HEALTH;
 use crate::loadbalancer::rules::{Rule, join, split};
-use crate::loadbalancer::step::{Besides, Step};
+use crate::loadbalancer::step::{Besides, Room, Step};
 use crate::loadbalancer::wanted::first_few;
 
 /// The security group has no room for the rules.
@@ -40,71 +42,145 @@ pub(super) fn concerns_some_targets(write: &Write, error: &ApiError) -> bool {
     registers && codes.iter().any(|codes| error.is(codes))
 }
 
-/// Opens rules of a full group: after its surplus rules are closed, as many as fit, those for clients first.
-pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Reads) -> Result<(), ProviderError> {
+/// A full security group.
+struct FullGroup<'a> {
+    group: &'a Id,
+    reads: &'a Reads,
+    /// Its rules that make room for others.
+    mtu: Vec<Rule>,
+    /// The smallest number of rules for which there was no room since some were closed.
+    refused: usize,
+    last: ApiError,
+}
+
+/// Opens rules of a full group after its surplus rules are closed: those of each port if all of them fit, and if all ports
+/// fit those for "fragmentation needed".
+pub(super) async fn rules(
+    step: &Step,
+    write: &Write,
+    full: ApiError,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
     let Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) = write else {
         return Err(full.into());
     };
-    let surplus = match &step.besides {
-        Besides::Surplus(surplus) => surplus.clone(),
-        Besides::Shared(rules) => super::surplus_at_nodes(rules, group, reads).await?,
-        _ => Vec::new(),
+    let Room { surplus, mtu } = match &step.besides {
+        Besides::Room(room) => room.clone(),
+        Besides::Shared(rules) => super::room_at_nodes(rules, group, reads).await?,
+        _ => Room::default(),
     };
-    if !surplus.is_empty() {
-        let (group, permissions) = (group.clone(), join(surplus));
-        let revoke = Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions });
-        match send(&revoke, reads).await {
-            Err(error) if super::is_rule_of_several(&revoke, &error) => super::one_by_one(&revoke, reads).await?,
-            answer => drop(answer?),
+    let wanted = split(permissions);
+    let mut full = FullGroup { group, reads, mtu, refused: wanted.len(), last: full };
+    full.close(surplus).await?;
+    let (mtu, serving): (Vec<Rule>, Vec<Rule>) = wanted.into_iter().partition(Rule::is_icmp);
+    let mut left = Vec::new();
+    for port in ports(serving) {
+        if !full.open_whole(&port).await? {
+            left.extend(port);
         }
     }
-    let mut left = split(permissions);
-    left.sort_by_key(rank);
-    let open = |rules: &[Rule]| {
-        let (group, permissions) = (group.clone(), join(rules.to_vec()));
-        let write = Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions });
-        async move {
-            match send(&write, reads).await {
-                Err(error) if super::is_so_already(&write, &error) => Ok(()),
-                answer => answer.map(drop),
-            }
-        }
+    let no_room = |left: &[Rule]| {
+        format!("security group {group} has no room for {}: remove rules or raise the quota", texts(left))
     };
-    // One rule shows whether there is any room: most often there is none, at each attempt of each Service. A refusal shows
-    // how many more can fit at most.
-    let (mut last, mut count, mut most) = (full, 1, None);
-    while count > 0 && !left.is_empty() {
-        let (some, rest) = left.split_at(count.min(left.len()));
-        match open(some).await {
-            Ok(()) => {
-                most = most.map(|most: usize| most.saturating_sub(some.len()));
-                count = most.map_or(some.len() * 2, |most| most.div_ceil(2));
-                left = rest.to_vec();
-            }
-            Err(error) if error.is(FULL_GROUP) => {
-                let fewer = some.len() - 1;
-                (last, count, most) = (error, fewer.div_ceil(2), Some(fewer));
-            }
-            // Sent alone, a rule that exists is no error; it takes no room.
-            Err(error) if error.is(&["InvalidPermission.Duplicate"]) => (count, most) = (1, None),
-            Err(error) => return Err(error.into()),
+    if !left.is_empty() {
+        // What is closed to clients says it all.
+        if !left.iter().all(is_check) {
+            left.retain(|rule| !is_check(rule));
         }
+        return Err(ProviderError::from(full.last).wrap(no_room(&left)));
     }
-    if left.is_empty() {
-        return Ok(());
+    if !full.open(&mtu).await? {
+        let text = format!("{}; until then, large packets of these clients may be lost", no_room(&mtu));
+        outputs.unopened.push(Finding::warning("security group", text));
     }
-    let left: Vec<String> = left.iter().map(Rule::to_string).collect();
-    let left: Vec<&str> = left.iter().map(String::as_str).collect();
-    let error = ProviderError::from(last);
-    Err(error
-        .wrap(format!("security group {group} has no room for {}: remove rules or raise the quota", first_few(&left))))
+    Ok(())
 }
 
-/// Clients, whose rules have no description in the group of a balancer, before health checks; ICMP last.
-fn rank(rule: &Rule) -> usize {
-    match &*rule.description {
-        _ if rule.protocol.starts_with("icmp") => 2,
-        text => usize::from(text.contains(HEALTH)),
+fn texts(rules: &[Rule]) -> String {
+    let texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+    first_few(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn is_check(rule: &Rule) -> bool {
+    rule.description.contains(HEALTH)
+}
+
+/// The rules that serve only together: those for the clients of a port and for its health checks. Health checks of another
+/// port are for all ports.
+fn ports(rules: Vec<Rule>) -> Vec<Vec<Rule>> {
+    let mut ports = BTreeMap::<_, Vec<Rule>>::new();
+    for rule in rules {
+        ports.entry((rule.from_port, rule.to_port)).or_default().push(rule);
+    }
+    let (checks, mut ports): (Vec<_>, Vec<_>) = ports.into_values().partition(|port| port.iter().all(is_check));
+    match ports.first_mut() {
+        Some(first) => first.extend(checks.into_iter().flatten()),
+        None => return checks,
+    }
+    ports
+}
+
+impl FullGroup<'_> {
+    /// Opens all of the rules or none. Those for "fragmentation needed" make room, if that is enough.
+    async fn open_whole(&mut self, rules: &[Rule]) -> Result<bool, ProviderError> {
+        if self.open(rules).await? {
+            return Ok(true);
+        }
+        // The first ones show whether it is.
+        let (first, rest) = rules.split_at(rules.len().saturating_sub(self.mtu.len()));
+        if rest.is_empty() || !self.open(first).await? {
+            return Ok(false);
+        }
+        let room = self.mtu.drain(..rest.len()).collect();
+        self.close(room).await?;
+        self.open(rest).await
+    }
+
+    /// Opens all of the rules; `false`: there is no room.
+    async fn open(&mut self, rules: &[Rule]) -> Result<bool, ProviderError> {
+        if rules.is_empty() || rules.len() >= self.refused {
+            return Ok(rules.is_empty());
+        }
+        let mut answer = self.authorize(rules).await;
+        if answer.as_ref().is_err_and(|error| error.is(&["InvalidPermission.Duplicate"])) {
+            // One that exists takes no room.
+            for rule in rules {
+                answer = self.authorize(std::slice::from_ref(rule)).await;
+                if answer.is_err() {
+                    break;
+                }
+            }
+        }
+        match answer {
+            Err(error) if error.is(FULL_GROUP) => {
+                (self.refused, self.last) = (rules.len(), error);
+                Ok(false)
+            }
+            answer => Ok(answer.map(|()| true)?),
+        }
+    }
+
+    async fn authorize(&self, rules: &[Rule]) -> Result<(), ApiError> {
+        let (group, permissions) = (self.group.clone(), join(rules.to_vec()));
+        let write = Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions });
+        match send(&write, self.reads).await {
+            Err(error) if super::is_so_already(&write, &error) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    async fn close(&mut self, rules: Vec<Rule>) -> Result<(), ProviderError> {
+        if rules.is_empty() {
+            return Ok(());
+        }
+        self.refused = usize::MAX;
+        let (group, permissions) = (self.group.clone(), join(rules));
+        let revoke = Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions });
+        match send(&revoke, self.reads).await {
+            Err(error) if super::is_rule_of_several(&revoke, &error) => super::one_by_one(&revoke, self.reads).await,
+            answer => answer.map(drop).map_err(Into::into),
+        }
     }
 }
 

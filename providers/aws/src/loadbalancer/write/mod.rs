@@ -21,9 +21,9 @@ use super::neighbors;
 use super::observed::Neighbors;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
-use super::rules::Rule;
-use super::rules::shared::{Change, SharedRules};
-use super::step::{Besides, Step};
+use super::rules::shared::{Change, MTU, SharedRules};
+use super::rules::{Rule, split};
+use super::step::{Besides, Room, Step};
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, SecurityGroup, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
@@ -38,6 +38,8 @@ pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
     refused: Vec<targets::Refused>,
+    /// Rules that a full group has no room for, and without which clients are served.
+    unopened: Vec<Finding>,
     /// Operations that AWS refused because of a limit of the balancer or the account, by name.
     exhausted: BTreeMap<&'static str, ApiError>,
 }
@@ -52,6 +54,10 @@ impl Outputs {
     pub(crate) fn finish(&self) -> Result<(), ProviderError> {
         let full = targets::summary(self.refused.iter().filter(|refused| refused.full));
         full.map_or(Ok(()), |message| Err(ProviderError::unknown(message)))
+    }
+
+    pub(crate) fn unopened(&self) -> &[Finding] {
+        &self.unopened
     }
 
     /// The targets that AWS refuses for now.
@@ -178,14 +184,17 @@ fn among(rules: &SharedRules, group: &SecurityGroup, known: Option<Neighbors>, r
 }
 
 /// The rules of a full node group that may be closed to make room.
-async fn surplus_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Vec<Rule>, ProviderError> {
+async fn room_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Room, ProviderError> {
     let found = of_read(reads.api.security_groups(&Query::by("group-id", group.known())).await)?;
-    let Some(group) = found.first() else { return Ok(Vec::new()) };
+    let Some(group) = found.first() else { return Ok(Room::default()) };
     let change = match among(rules, group, None, reads) {
         Some(change) => Some(change),
         None => among(rules, group, Some(neighbors_of(rules, reads).await?), reads),
     };
-    Ok(change.unwrap_or_default().close)
+    let surplus = change.unwrap_or_default().close;
+    let is_mtu = |rule: &Rule| rule.description == MTU && !surplus.contains(rule);
+    let mtu = split(&group.ingress).into_iter().filter(is_mtu).collect();
+    Ok(Room { surplus, mtu })
 }
 
 fn is_description(write: &Write) -> bool {
@@ -213,7 +222,7 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
         Err(error) if step.restore.is_some() => Err(for_good(error)),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
-        Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
+        Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, outputs, reads).await,
         Err(error) if limits::concerns_some_targets(&write, &error) && targets::named(&write, &error).is_empty() => {
             limits::targets(write, &error, outputs, reads).await
         }

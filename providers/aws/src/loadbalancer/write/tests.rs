@@ -152,39 +152,40 @@ async fn one_rule_that_is_there_keeps_no_other_out() {
     assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 2);
 }
 
-fn networks(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("10.{number}.0.0/16")).collect()
+/// Ports from 80 with three networks each.
+fn ports(count: i32) -> Write {
+    let of_port = |port| Permission { from_port: Some(port), to_port: Some(port), ..permission(&CIDRS) };
+    let permissions = (80..80 + count).map(of_port).collect();
+    Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group: GROUP.into(), permissions })
 }
 
+const CIDRS: [&str; 3] = ["10.0.0.0/16", "10.1.0.0/16", "10.2.0.0/16"];
+
 #[tokio::test(start_paused = true)]
-async fn a_full_group_takes_all_rules_that_fit_and_none_is_refused_twice() {
+async fn a_full_group_takes_the_ports_that_fit_and_none_is_refused_twice() {
     for room in 0..18 {
         let mut bed = Bed::new(&[]);
         bed.world.aws().change(|options| options.limits.rules_per_group = room);
-        let networks = networks(18);
-        let networks: Vec<&str> = networks.iter().map(String::as_str).collect();
-        let error = bed.apply(authorize(&networks)).await.unwrap_err().to_string();
+        let error = bed.apply(ports(6)).await.unwrap_err().to_string();
         assert!(error.contains("has no room for"), "{error}");
-        assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), room);
+        assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), room / 3 * 3);
         let written = bed.written();
         let different: std::collections::BTreeSet<&String> = written.iter().collect();
         assert_eq!(written.len(), different.len(), "{room}: {written:#?}");
-        assert!(written.len() <= 10, "{room}: {written:#?}");
+        assert_eq!(written.len(), 1 + room / 3 + 1, "{room}: {written:#?}");
     }
 }
 
 /// EC2 may show a rule late.
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_is_there_does_not_end_the_search_for_room() {
+async fn a_rule_that_is_there_keeps_no_other_of_its_port_out_of_a_full_group() {
     let mut bed = Bed::new(&[]);
-    let networks = networks(10);
-    let networks: Vec<&str> = networks.iter().map(String::as_str).collect();
-    bed.apply(authorize(&networks[2..3])).await.unwrap();
-    bed.world.aws().change(|options| options.limits.rules_per_group = 7);
+    bed.apply(authorize(&CIDRS[1..2])).await.unwrap();
+    bed.world.aws().change(|options| options.limits.rules_per_group = 4);
     bed.refuse(limits::FULL_GROUP[0], "as the test says");
-    let error = bed.apply(authorize(&networks)).await.unwrap_err().to_string();
-    assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 7, "{error}");
-    assert!(error.contains("10.7.0.0/16") && !error.contains("10.2.0.0/16"), "{error}");
+    let error = bed.apply(ports(2)).await.unwrap_err().to_string();
+    assert_eq!(bed.world.ec2(|ec2| ec2.groups[GROUP].ingress.len()), 3, "{error}");
+    assert!(error.contains("tcp 81") && !error.contains("tcp 80"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,7 +86,7 @@ fn by_port(network: &Network, step: Step) -> Vec<(Step, bool)> {
             let number = Some(port.port);
             rule.protocol == transport(&port.protocol) && (rule.from_port, rule.to_port) == (number, number)
         };
-        rule.protocol.starts_with("icmp") || network.ports.iter().any(is_same)
+        rule.is_icmp() || network.ports.iter().any(is_same)
     };
     let (kept, rest): (Vec<Rule>, Vec<Rule>) = split(permissions).into_iter().partition(is_kept);
     let revoke = |rules, narrows| Some((steps::revoke(group, rules, &step.summary.reason)?, narrows));

@@ -7,7 +7,7 @@ use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
 use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
-use crate::loadbalancer::step::{Besides, Step};
+use crate::loadbalancer::step::{Besides, Room, Step};
 
 /// Sets the rules of a group exactly, except that IPv6 ranges and prefix lists stay on the wanted ports while no other
 /// source of the port is closed: only users add them, and upstream keeps them as long. Missing rules are opened before
@@ -19,7 +19,8 @@ pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], rea
     let has_port = |rules: &[Rule], rule: &Rule| rules.iter().any(|one| one.is_of_port_of(rule));
     let closed = by_users.into_iter().filter(|rule| !has_port(wanted, rule) || has_port(&old, rule));
     old.extend(closed.collect::<Vec<_>>());
-    let room = Besides::Surplus(old.clone());
+    let mtu = found.iter().filter(|rule| rule.is_icmp() && !old.contains(rule)).cloned().collect();
+    let room = Besides::Room(Room { surplus: old.clone(), mtu });
     let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
     let closed = revoke(group, old, "the Service doesn't ask for it");
     opened.into_iter().chain(closed).collect()
