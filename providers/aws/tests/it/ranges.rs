@@ -6,6 +6,7 @@ use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};
+use crate::leader::watched;
 
 const WORLD: &str = "0.0.0.0/0";
 
@@ -111,5 +112,52 @@ async fn the_clients_of_a_listener_whose_protocol_cannot_change_stay_allowed() {
         let open = open_to(&bed, WORLD);
         assert!(open.iter().all(|(protocol, _)| protocol != "tcp"), "{config:?}: {open:?}");
         bed.check();
+    }
+}
+
+/// The load balancers are IPv4.
+#[tokio::test]
+async fn former_ranges_are_closed_by_a_list_with_ranges_of_ipv6() {
+    for (kind, port, config) in [("nlb", 31080, "NLBSecurityGroupMode = Managed"), ("nlb", 31080, ""), ("clb", 80, "")]
+    {
+        let what = format!("{kind} {config:?}");
+        let bed = Bed::start(config);
+        let (process, cluster) = watched(&bed).await;
+        let web = |ranges: &[&str]| {
+            let spec = json!({"loadBalancerSourceRanges": ranges});
+            service("web", &[("type", kind)], &[(80, 31080)], spec)
+        };
+        bed.ensure(&*process, &web(&[WORLD])).await;
+        assert_ne!(open_to(&bed, WORLD), [], "{what}");
+        cluster.take_events();
+        bed.ensure(&*process, &web(&["10.0.0.0/8", "2001:db8::/32"])).await;
+        assert_eq!(open_to(&bed, WORLD), [], "{what}");
+        assert!(open_to(&bed, "10.0.0.0/8").contains(&("tcp".to_owned(), Some(port))), "{what}");
+        let events = cluster.take_events();
+        assert!(events.iter().any(|event| event.contains("2001:db8::/32")), "{what}: {events:?}");
+        let only_ipv6 = web(&["2001:db8::/32"]);
+        for _ in 0..2 {
+            let error = process.ensure(CLUSTER, &only_ipv6, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains("2001:db8::/32"), "{what}: {error}");
+            assert_eq!(open_to(&bed, "10.0.0.0/8"), [], "{what}");
+        }
+        // Its nodes are followed.
+        process.update(CLUSTER, &only_ipv6, &bed.nodes[1..]).await.unwrap();
+        assert_eq!(bed.hosts(), [2], "{what}");
+        bed.ensure(&*process, &web(&["10.0.0.0/8"])).await;
+        assert!(open_to(&bed, "10.0.0.0/8").contains(&("tcp".to_owned(), Some(port))), "{what}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_created_for_a_service_that_allows_ipv6_only() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("NLBSecurityGroupMode = Managed");
+        let spec = json!({"loadBalancerSourceRanges": ["2001:db8::/32"]});
+        let web = service("web", &[("type", kind)], &[(80, 31080)], spec);
+        let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("spec.loadBalancerSourceRanges \"2001:db8::/32\""), "{kind}: {error}");
+        assert_eq!(bed.writes(0), [""; 0], "{kind}");
     }
 }

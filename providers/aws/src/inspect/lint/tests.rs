@@ -280,7 +280,7 @@ fn mistakes_of_the_spec_are_errors() {
         ),
         (
             json!({"loadBalancerSourceRanges": ["2001:db8::/32"]}),
-            "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it",
+            "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this program are IPv4; remove them",
         ),
         (
             json!({"allocateLoadBalancerNodePorts": false}),

@@ -14,6 +14,15 @@ use super::wanted::{Goal, Wanted};
 
 /// The writes that bring the cloud from the observed to the desired state.
 pub(crate) fn plan_one(desired: &Wanted, observed: &Observed, env: &Env) -> Result<Planned, ProviderError> {
+    let no_client = desired.goal.common().and_then(|common| common.no_client.clone());
+    let exists = match &desired.goal {
+        Goal::Absent => true,
+        Goal::Classic(_) => observed.classic.is_some(),
+        Goal::Network(_) => observed.network.is_some(),
+    };
+    if let Some(error) = no_client.clone().filter(|_| !exists) {
+        return Err(error);
+    }
     let mut planned = match &desired.goal {
         Goal::Absent => {
             let reason = "the Service wants no load balancer any more";
@@ -27,6 +36,7 @@ pub(crate) fn plan_one(desired: &Wanted, observed: &Observed, env: &Env) -> Resu
     };
     // What could not be planned may still use it.
     planned.steps.retain(|step| planned.errors.is_empty() || step.part.kind != Kind::Release);
+    planned.errors.extend(no_client);
     // Settings need no rule.
     planned.errors.extend(observed.unread_settings.clone());
     Ok(planned)

@@ -441,7 +441,7 @@ async fn nodes_that_are_no_instances_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_services_need_no_call() {
+async fn refused_services_need_no_write() {
     let world = world();
     let provider = Engine::new(balancers(&world));
     for kind in ["external", "nlb-ip"] {
@@ -460,7 +460,8 @@ async fn refused_services_need_no_call() {
     let mut ipv6 = service(3, "nlb");
     ipv6.spec.load_balancer_source_ranges = Some(vec!["::/0".to_owned()]);
     assert!(provider.ensure("kubernetes", &ipv6, &[]).await.is_err());
-    assert_eq!(calls(&world), Vec::<String>::new());
+    // A load balancer that exists would be closed.
+    assert!(calls(&world).iter().all(|call| call.starts_with("Describe")));
 }
 
 #[tokio::test(start_paused = true)]

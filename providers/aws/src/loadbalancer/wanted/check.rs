@@ -113,9 +113,8 @@ fn target_group_attributes(service: &Service, annotations: Annotations<'_>, kind
     Ok(())
 }
 
-/// The allowed source ranges, sorted and unique. Rules here are IPv4 only: AWS would refuse an IPv6 range only after
-/// other objects were created.
-pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderError> {
+/// The allowed IPv4 ranges, sorted and unique, and a finding about the others: an error if there are only others.
+pub(super) fn source_ranges(service: &Service) -> Result<(Vec<IpNet>, Option<Finding>), ProviderError> {
     let key = match &service.spec.load_balancer_source_ranges {
         Some(ranges) if !ranges.is_empty() => "spec.loadBalancerSourceRanges",
         _ => ANNOTATION_SOURCE_RANGES,
@@ -127,13 +126,18 @@ pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderErr
         let problem = format!("not a CIDR, in: {error}");
         about(key, Some(bad), &problem)
     })?;
-    match ranges.iter().find(|range| matches!(range, IpNet::V6(_))) {
-        None => Ok(ranges.iter().copied().collect()),
-        Some(range) => {
-            let problem = "IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it";
-            Err(about(key, Some(&range.to_string()), problem))
-        }
-    }
+    let (allowed, others): (Vec<IpNet>, Vec<IpNet>) =
+        ranges.iter().copied().partition(|range| matches!(range, IpNet::V4(_)));
+    let severity = if allowed.is_empty() { Severity::Error } else { Severity::Warning };
+    let names: Vec<String> = others.iter().map(IpNet::to_string).collect();
+    let problem = "IPv6 ranges cannot be served: load balancers of this program are IPv4; remove them";
+    let finding = Finding::new(severity, key, problem).value(names.join(","));
+    Ok((allowed, (!others.is_empty()).then_some(finding)))
+}
+
+/// The error of a Service whose source ranges allow no client.
+pub(super) fn no_client(ignored: Option<&Finding>) -> Option<ProviderError> {
+    ignored.filter(|finding| finding.severity == Severity::Error).cloned().map(invalid)
 }
 
 /// Whether access logs are on, and their bucket, which AWS requires then.
@@ -149,7 +153,8 @@ pub(super) fn access_log(annotations: Annotations<'_>) -> Result<(bool, Option<S
 /// Settings without effect, because clients and nodes are reached over IPv4 only.
 pub(super) fn families(service: &Service) -> Vec<Finding> {
     let warn = |key: &str, value: &str, message: &str| Finding::warning(key, message).value(value);
-    let mut findings = Vec::new();
+    let ignored = source_ranges(service).ok().and_then(|(_, ignored)| ignored);
+    let mut findings: Vec<Finding> = ignored.into_iter().filter(|it| it.severity == Severity::Warning).collect();
     let families = &service.spec.ip_families;
     if !families.is_empty() && families.iter().all(|family| family == "IPv6") {
         let message =

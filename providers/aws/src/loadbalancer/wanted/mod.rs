@@ -92,6 +92,8 @@ pub(crate) struct Common {
     pub(crate) internal: bool,
     /// Truncated to the network address, sorted, unique.
     pub(crate) source_ranges: Vec<IpNet>,
+    /// The error if they allow no client: a balancer that exists is closed, and none is created.
+    pub(crate) no_client: Option<ProviderError>,
     pub(crate) subnets: Subnets,
     /// `additional-resource-tags`, without reserved keys.
     pub(crate) tags: BTreeMap<String, String>,

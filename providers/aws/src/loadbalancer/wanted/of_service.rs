@@ -79,11 +79,17 @@ fn complete(desired: &mut Wanted, item: &ServiceWork, env: &Env, kind: Kind) -> 
     if let Some(refused) = check::before_ports(service, annotations, kind).into_iter().next() {
         return Err(refused);
     }
+    let (source_ranges, ignored) = check::source_ranges(service)?;
+    let no_client = check::no_client(ignored.as_ref());
+    if let Some(error) = no_client.clone().filter(|_| item.action == ServiceAction::UpdateHosts) {
+        return Err(error);
+    }
     let (targets, noticed) = targets(item, annotations)?;
     let common = Common {
         must_exist: item.action == ServiceAction::UpdateHosts,
         internal: annotations.get_or_default(&INTERNAL)?,
-        source_ranges: check::source_ranges(service)?,
+        source_ranges,
+        no_client,
         subnets: annotations.get(&SUBNETS)?.map_or(Subnets::Discover, Subnets::Named),
         tags: env.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
         targets,
@@ -106,6 +112,8 @@ fn complete(desired: &mut Wanted, item: &ServiceWork, env: &Env, kind: Kind) -> 
 /// to [`lint`].
 pub(super) fn refusals(service: &Service, kind: Kind) -> (Vec<ProviderError>, Vec<Finding>) {
     let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
+    let ignored = check::source_ranges(service).ok().and_then(|(_, ignored)| ignored);
+    refused.extend(check::no_client(ignored.as_ref()));
     let (of_kind, noticed) = match of_kind(service, Common::default(), kind, None) {
         Ok((_, noticed)) => (None, noticed),
         Err(error) => (Some(error), Vec::new()),

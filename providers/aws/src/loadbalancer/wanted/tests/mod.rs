@@ -221,13 +221,20 @@ fn a_deletion_minds_no_wrong_annotation_and_knows_the_named_groups() {
 }
 
 #[test]
-fn ipv6_source_ranges_are_refused_first() {
+fn ipv6_source_ranges_are_left_out_with_a_finding() {
     let mut service = service(&[("type", "nlb")]);
     service.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()]);
-    assert_eq!(
-        refusal(service),
-        "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this program are IPv4; remove it"
-    );
+    let desired = ask(service.clone(), ServiceAction::Ensure).unwrap().unwrap();
+    let common = desired.goal.common().unwrap();
+    assert_eq!((common.source_ranges.len(), common.no_client.is_none()), (1, true));
+    let warning = "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this \
+                   program are IPv4; remove them";
+    assert!(desired.findings.iter().any(|finding| finding.to_string().ends_with(warning)), "{:?}", desired.findings);
+    service.spec.load_balancer_source_ranges = Some(vec!["2001:db8::/32".to_owned()]);
+    let desired = ask(service, ServiceAction::Ensure).unwrap().unwrap();
+    let common = desired.goal.common().unwrap();
+    assert_eq!(common.source_ranges, []);
+    assert_eq!(common.no_client.as_ref().unwrap().to_string(), warning);
 }
 
 #[test]
