@@ -181,3 +181,17 @@ async fn a_wrong_value_is_named_with_its_key() {
     assert_eq!(shape_of(&bed), empty);
     assert!(unnamed.is_empty(), "{unnamed:#?}");
 }
+
+/// Another controller has the Service when it is deleted.
+#[tokio::test]
+async fn a_load_balancer_that_aws_refuses_leaves_no_target_group() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let [one, other] = ["eipalloc-0123456789abcdef0", "eipalloc-0123456789abcdef1"];
+    let wrong = desired("web", &[("type", "nlb"), ("eip-allocations", &format!("{one},{other}"))]);
+    let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains(one), "{error}");
+    assert_eq!(bed.aws.world(|world| (world.elbv2.balancers.len(), world.elbv2.groups.len())), (0, 0));
+    bed.delete(&*process, &desired("web", &[("type", "external")])).await;
+    bed.check();
+}

@@ -101,7 +101,11 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
 pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match chosen.found {
-        None => steps.push(create(context, port, chosen).part(Kind::Frame, port.key())),
+        // Nothing leads to it if AWS refuses the balancer.
+        None => {
+            let create = create(context, port, chosen).part(Kind::Frame, port.key());
+            steps.push(create.needs(&[Kind::Claim, Kind::Frame]));
+        }
         Some(found) => steps.extend(health_check(port, found)),
     }
     let attributes = attributes(context, chosen);
