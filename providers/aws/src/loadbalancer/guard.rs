@@ -139,8 +139,8 @@ impl Check<'_> {
         let targets = &self.desired.goal.common()?.targets;
         (!targets.is_empty()).then(|| {
             format!(
-                "no target would be left although {} nodes are wanted; check that the instances of the nodes exist and that \
-                 their spec.providerID is right",
+                "no target would be left although {} nodes are wanted; check that the instances of the nodes exist and have \
+                 the cluster's tag, and that their spec.providerID is right",
                 targets.len()
             )
         })

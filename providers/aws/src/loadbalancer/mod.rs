@@ -242,6 +242,15 @@ fn stopped_instances(desired: &Wanted, observed: &Observed) -> Option<Finding> {
     (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
 }
 
+fn foreign_instances(desired: &Wanted, observed: &Observed, env: &Env) -> Option<Finding> {
+    let common = desired.goal.common()?;
+    let key = env.ownership.cluster_key()?;
+    let nodes = observed.foreign_instances.iter().filter_map(|id| common.targets.get(id).map(String::as_str));
+    let nodes: Vec<&str> = nodes.collect();
+    let text = format!("no traffic for {}: tag their instances {key} = owned", wanted::first_few(&nodes));
+    (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
+}
+
 /// A finding about a balancer of this name and the other kind.
 fn of_other_kind(desired: &Wanted, observed: &Observed) -> Option<Finding> {
     let other = match &desired.goal {
@@ -357,6 +366,7 @@ impl BalancerCloud for Balancers {
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));
             findings.extend(stopped_instances(desired, &observation.observed));
+            findings.extend(foreign_instances(desired, &observation.observed, &self.env));
             findings.extend(claim::denied_reads(&observation.observed));
             findings.extend(planned.findings);
         }

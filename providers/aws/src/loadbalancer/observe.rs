@@ -68,7 +68,7 @@ async fn details(
     let (classic, network, instances) = futures::try_join!(
         OptionFuture::from(classic.map(|balancer| read_classic(desired, balancer, reads))).map(Option::transpose),
         OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
-        instances(desired, reads),
+        instances(desired, reads, env),
     )?;
     if let Some((classic, attributes, policies)) = classic {
         let (attributes, policies) = (setting(&mut observed, attributes), setting(&mut observed, policies));
@@ -82,7 +82,7 @@ async fn details(
         observed.unread_targets = target_groups.unread_targets;
         observed.network = Some(Network { attributes, listeners, target_groups: target_groups.found, ..network });
     }
-    (observed.instances, observed.missing_instances) = instances;
+    (observed.instances, observed.missing_instances, observed.foreign_instances) = instances;
     if unread.error.is_none() {
         unread.or_default(rest(desired, &mut observed, reads, env).await)?;
     }
@@ -389,22 +389,32 @@ async fn unattached(
     found.targets.clone().map(|()| (found, false))
 }
 
-/// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
-/// AWS would refuse them.
-async fn instances(desired: &Wanted, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
+/// The wanted instances of the cluster, those that EC2 does not show, and those without the cluster's tag. Instances that are
+/// shutting down or terminated are left out: AWS would refuse them.
+async fn instances(
+    desired: &Wanted,
+    reads: &Reads,
+    env: &Env,
+) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>, BTreeSet<String>)> {
     let Some(common) = desired.goal.common() else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let mut members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
-    // They may run again.
-    let stopped = members.iter().filter(|(_, member)| member.is_stopped).map(|(id, _)| id.clone()).collect();
-    members.extend(reads.fleet.get(&stopped, SHORT, None).await?);
+    let is_ours = |member: &Member| env.ownership.is_member(&member.clusters);
+    // They may run again, or get the tag.
+    let changing = members.iter().filter(|(_, member)| member.is_stopped || !is_ours(member));
+    let changing = changing.map(|(id, _)| id.clone()).collect();
+    members.extend(reads.fleet.get(&changing, SHORT, None).await?);
     let missing_instances = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
-    let staying = members.into_iter().filter(|(_, member)| !member.is_leaving);
-    let instance = |(id, member): (InstanceId, std::sync::Arc<Member>)| {
+    let (mut ours, mut others) = (BTreeMap::new(), BTreeSet::new());
+    for (id, member) in members.into_iter().filter(|(_, member)| !member.is_leaving) {
         let Member { is_stopped, security_groups, .. } = &*member;
-        (id.to_string(), Instance { security_groups: security_groups.clone(), is_stopped: *is_stopped })
-    };
-    Ok((staying.map(instance).collect(), missing_instances))
+        let instance = Instance { security_groups: security_groups.clone(), is_stopped: *is_stopped };
+        match is_ours(&member) {
+            true => drop(ours.insert(id.to_string(), instance)),
+            false => drop(others.insert(id.to_string())),
+        }
+    }
+    Ok((ours, missing_instances, others))
 }
 
 /// Whether a plan depends on any security group, which upstream does not ask for otherwise: on the balancer's own one, or

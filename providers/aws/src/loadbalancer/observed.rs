@@ -36,12 +36,15 @@ pub(crate) struct Observed {
     pub(crate) route_tables: Vec<RouteTable>,
     /// By name; absent zones are unknown.
     pub(crate) zones: BTreeMap<String, AvailabilityZone>,
-    /// The wanted instances that exist and are not shutting down, by ID.
+    /// The wanted instances of the cluster that exist and are not shutting down, by ID.
     pub(crate) instances: BTreeMap<String, Instance>,
     /// IDs of the wanted instances that EC2 does not show.
     #[serde(default, alias = "unseen")]
     pub(crate) missing_instances: BTreeSet<String>,
-    /// Those of them that were not shown for the first time: an instance is only gone if a second read, some time later,
+    /// IDs of the wanted instances that do not have the cluster's tag.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) foreign_instances: BTreeSet<String>,
+    /// Those of the missing ones that were not shown for the first time: an instance is only gone if a second read, some time later,
     /// does not show it either.
     #[serde(default)]
     pub(crate) doubtful_instances: BTreeSet<String>,

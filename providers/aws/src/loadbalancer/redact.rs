@@ -32,6 +32,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         network_balancers: _,
         missing_instances: _,
         doubtful_instances: _,
+        foreign_instances: _,
         shared_groups: _,
         unread: _,
         unread_settings: _,

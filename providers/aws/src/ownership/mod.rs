@@ -164,7 +164,12 @@ pub(crate) fn is_untagged(tags: &Tags) -> bool {
 
 /// Whether any cluster has tagged the object.
 pub(crate) fn names_a_cluster(tags: &Tags) -> bool {
-    !is_untagged(tags) || tags.contains_key(LEGACY_KEY)
+    tags.keys().any(|key| is_of_cluster(key))
+}
+
+/// Whether a tag names a cluster.
+pub(crate) fn is_of_cluster(key: &str) -> bool {
+    key.starts_with(CLUSTER_PREFIX) || key == LEGACY_KEY
 }
 
 /// The Service in the tags of an object.

@@ -195,3 +195,34 @@ async fn a_load_balancer_that_aws_refuses_leaves_no_target_group() {
     bed.delete(&*process, &desired("web", &[("type", "external")])).await;
     bed.check();
 }
+
+#[tokio::test]
+async fn an_instance_without_the_tag_of_the_cluster_gets_no_traffic() {
+    for kind in ["nlb", "clb"] {
+        for wrong in [None, Some("kubernetes.io/cluster/other")] {
+            let what = format!("{kind} {wrong:?}");
+            let bed = Bed::start("");
+            let id = bed.nodes[2].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+            let set = |key: Option<&str>| {
+                let tags = key.map(|key| (key.to_owned(), "owned".to_owned())).into_iter().collect();
+                bed.aws.world(|world| world.ec2.instances.get_mut(&id).unwrap().tags = tags);
+            };
+            set(wrong);
+            let (process, cluster) = watched(&bed).await;
+            let web = desired("web", &[("type", kind)]);
+            bed.ensure(&*process, &web).await;
+            assert_eq!(bed.hosts(), [2], "{what}");
+            let events = cluster.take_events();
+            let names = |event: &String| event.contains("node-2") && event.contains("kubernetes.io/cluster/c1");
+            assert_eq!(events.iter().filter(|event| names(event)).count(), 1, "{what}: {events:?}");
+            // The user follows the advice.
+            set(Some("kubernetes.io/cluster/c1"));
+            bed.ensure(&*bed.process().await, &web).await;
+            assert_eq!(bed.hosts(), [3], "{what}");
+            set(wrong);
+            bed.ensure(&*bed.process().await, &web).await;
+            assert_eq!(bed.hosts(), [2], "{what}");
+            bed.check();
+        }
+    }
+}

@@ -193,7 +193,9 @@ fn of_instance(aws: &Inspector, node: &NodeRef, instance: &Instance, read: &Node
         let fix = format!("aws ec2 create-tags --resources {} --tags Key={key},Value=owned", instance.id);
         checks.push(match node.provider_id {
             Some(_) => {
-                let text = format!("{text}: policies that require it deny its routes and tags");
+                let text = format!(
+                    "{text}: load balancers send it nothing, and policies that require the tag deny its routes and tags"
+                );
                 Check::warning(TAGS, &subject, text, fix)
             }
             None => Check::error(

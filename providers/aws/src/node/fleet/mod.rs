@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use ccm_kit::{Bulk, Interrupted, Known, Limits};
 
 use crate::client::ec2::Instance;
-use crate::client::{Answer, Api, ApiError};
+use crate::client::{Answer, Api, ApiError, Tags};
 use crate::node::identity::InstanceId;
 use crate::node::instances::describe::{self, IDS_AT_ONCE, Instances, Seen};
+use crate::ownership::is_of_cluster;
 
 #[cfg(test)]
 #[cfg(feature = "sdk")]
@@ -25,14 +26,15 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(600);
 /// Cache lifetime of a nonexistent instance: EC2 shows new ones within seconds.
 const MISS_KEPT: Duration = Duration::from_secs(5);
 
-/// An instance, reduced to the fields that load balancers and routes read. Tags are omitted on purpose: decisions about
-/// ownership need fresh tags.
+/// An instance, reduced to the fields that load balancers and routes read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Whether the instance will never run again, so that it cannot be a target.
     pub(crate) is_leaving: bool,
     /// Whether the instance is stopped or stopping: AWS refuses it as a target until it runs.
     pub(crate) is_stopped: bool,
+    /// The tags that name a cluster.
+    pub(crate) clusters: Tags,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
     pub(crate) primary_interface: Option<String>,
@@ -43,10 +45,12 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn of(instance: &Instance) -> Self {
+        let clusters = instance.tags.iter().filter(|(key, _)| is_of_cluster(key));
         let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0));
         Self {
             is_leaving: matches!(instance.state.as_deref(), Some("shutting-down" | "terminated")),
             is_stopped: matches!(instance.state.as_deref(), Some("stopping" | "stopped")),
+            clusters: clusters.map(|(key, value)| (key.clone(), value.clone())).collect(),
             security_groups: instance.security_groups.clone(),
             primary_interface: primary.map(|interface| interface.id.clone()),
             interfaces: instance.interfaces.iter().filter(|interface| interface.device_index.is_some()).count(),
