@@ -75,12 +75,15 @@ fn named(items: &[String], observed: &Observed, env: &Env) -> Result<Vec<String>
         ids.extend(left.into_iter().map(|subnet| subnet.id.clone()));
         return Ok(ids);
     }
-    let why = match (&*missing, &*left) {
-        ([], more) => {
-            let more: Vec<&str> = more.iter().map(|subnet| &*subnet.id).collect();
+    let is_there = |item: &&str| observed.subnets.values().any(|subnet| is_meant(item, subnet));
+    let (again, unknown): (Vec<&str>, Vec<&str>) = missing.into_iter().partition(is_there);
+    let why = match (&*unknown, &*again) {
+        ([], []) => {
+            let more: Vec<&str> = left.iter().map(|subnet| &*subnet.id).collect();
             format!("{} too; write IDs where several subnets have one name", more.join(", "))
         }
-        (missing, _) => format!("{} in VPC {} is none of them; correct the annotation", missing.join(", "), env.vpc),
+        ([], again) => format!("{} is named twice; correct the annotation", again.join(", ")),
+        (unknown, _) => format!("{} in VPC {} is none of them; correct the annotation", unknown.join(", "), env.vpc),
     };
     let (key, value) = (SUBNETS.row.key, items.join(","));
     let count = items.len();

@@ -146,3 +146,14 @@ fn a_subnet_that_is_not_there_is_named() {
          subnets: red, subnet-9 in VPC vpc-1 is none of them; correct the annotation"
     );
 }
+
+#[test]
+fn a_subnet_that_is_named_twice_is_said() {
+    for (items, twice) in [(["subnet-1", "subnet-1"], "subnet-1"), (["red", "red"], "red")] {
+        let error = name(&["subnet-1 a red"], &items).unwrap_err();
+        assert!(
+            error.ends_with(&format!("but found 1 subnets: {twice} is named twice; correct the annotation")),
+            "{error}"
+        );
+    }
+}
