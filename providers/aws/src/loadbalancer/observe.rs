@@ -14,7 +14,7 @@ use futures::{FutureExt as _, TryFutureExt as _};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
-use crate::client::{Answer, Query, Write, elb};
+use crate::client::{Answer, ApiError, Query, Write, elb};
 use crate::loadbalancer::claim::{Marks, Unread, names_another};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, TargetGroup};
@@ -118,10 +118,16 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     let ((unattached, denied), groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, observed, reads, env).map(|groups| match groups {
-            Err(error) if error.meaning() == Meaning::Denied && !needs_groups(desired, observed, env) => Ok(None),
-            groups => groups.map(Some),
+            Err(error) if error.meaning() == Meaning::Denied && !needs_groups(desired, observed, env) => Ok(Ok(None)),
+            // Listeners and target groups need none.
+            Err(error) if matches!(desired.goal, Goal::Network(_)) && observed.network.is_some() => Ok(Err(error)),
+            groups => groups.map(|groups| Ok(Some(groups))),
         }),
     )?;
+    let groups = groups.unwrap_or_else(|error: ApiError| {
+        observed.unread_groups = Some(error.into());
+        Some(BTreeMap::new())
+    });
     setting(observed, unattached.attributes);
     observed.unattached_target_groups = unattached.found;
     observed.target_groups_denied = denied;

@@ -66,6 +66,9 @@ pub(crate) struct Observed {
     /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
     #[serde(default)]
     pub(crate) unread: Option<ProviderError>,
+    /// Set if the security groups of an existing network balancer and of the nodes could not be read: everything else is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread_groups: Option<ProviderError>,
     /// Set if attributes or policies could not be read: everything else is planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unread_settings: Option<ProviderError>,

@@ -35,6 +35,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         foreign_instances: _,
         shared_groups: _,
         unread: _,
+        unread_groups: _,
         unread_settings: _,
         only_address: _,
         unread_targets: _,

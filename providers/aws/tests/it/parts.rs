@@ -535,3 +535,23 @@ async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write()
     }
     bed.check();
 }
+
+#[tokio::test]
+async fn security_groups_that_cannot_be_read_keep_no_listener_from_its_change() {
+    let bed = Bed::start("");
+    bed.ensure(&*bed.process().await, &desired("nlb", &[], &[(80, 31080), (82, 31082)])).await;
+    bed.aws.fault(Rule::every(Fault::Deny).on("ec2", "DescribeSecurityGroups"));
+    let changed = desired("nlb", &[], &[(80, 31090), (81, 31081)]);
+    let error = bed.process().await.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("DescribeSecurityGroups"), "{error}");
+    let listeners = bed.aws.world(|world| {
+        let to = |group: &str| world.elbv2.groups[group].settings.port;
+        world.elbv2.listeners.values().map(|one| (one.port, to(&one.group))).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(listeners, [(80, 31090), (81, 31081)].into());
+    bed.aws.faults(Faults::clear);
+    let process = bed.process().await;
+    bed.ensure(&*process, &changed).await;
+    bed.stays(&*process, &changed, 9).await;
+    bed.check();
+}

@@ -60,9 +60,12 @@ pub(crate) fn plan(
     };
     let mut close = Vec::new();
     // Without subnets, no rule for health checks would be wanted.
-    let security = match current.is_empty() {
-        true => Err(ProviderError::unknown(format!("AWS shows load balancer {} without its subnets", desired.name))),
-        false => security::plan(&context, &current),
+    let security = match &observed.unread_groups {
+        Some(error) => Err(error.clone()),
+        None if current.is_empty() => {
+            Err(ProviderError::unknown(format!("AWS shows load balancer {} without its subnets", desired.name)))
+        }
+        None => security::plan(&context, &current),
     };
     match (security, context.existing()) {
         (Ok(security), existing) => {
