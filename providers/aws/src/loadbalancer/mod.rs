@@ -154,7 +154,7 @@ impl Balancers {
 }
 
 impl Cloud {
-    /// Whether one of the instances belongs to a node so young that EC2 may not show its instance yet.
+    /// Whether one of the instances belongs to a node so young that EC2 may not show its instance, or its tags, yet.
     fn has_young(&self, work: &[ServiceWork], instances: &BTreeSet<String>) -> bool {
         let is_young = |node: &NodeRef| age(node, &self.cluster).is_some_and(|age| age < GRACE);
         let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
@@ -327,7 +327,8 @@ impl BalancerCloud for Balancers {
             }
             let observed = cloud.read(desired, &self.env).await?;
             let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
-            let instance_recheck = cloud.has_young(work, &observed.missing_instances).then_some(INSTANCE_RECHECK);
+            let late = &observed.missing_instances | &observed.foreign_instances;
+            let instance_recheck = cloud.has_young(work, &late).then_some(INSTANCE_RECHECK);
             all.push(Observation { observed, unsettled, instance_recheck });
         }
         Ok(all)

@@ -202,7 +202,8 @@ pub(crate) fn recheck(after: Duration) -> ProviderError {
 }
 
 pub(crate) fn recheck_instances(observed: &Observed, after: Duration) -> ProviderError {
-    let missing: Vec<&str> = observed.missing_instances.iter().map(String::as_str).collect();
-    let reason = format!("EC2 does not show the instances {} of new nodes yet", first_few(&missing));
+    let late = observed.missing_instances.iter().chain(&observed.foreign_instances);
+    let late: Vec<&str> = late.map(String::as_str).collect();
+    let reason = format!("EC2 does not show the instances {} of new nodes, or their tags, yet", first_few(&late));
     ProviderError::in_progress(reason, after)
 }
