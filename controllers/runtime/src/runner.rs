@@ -179,7 +179,7 @@ pub async fn run<R: Reconciler>(
     let (ended_tx, mut ended) = mpsc::unbounded_channel::<BTreeSet<R::Group>>();
     let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
     // Groups in progress, with the keys that wait for them, and the mark for their sync that some do.
-    let mut busy: HashMap<R::Group, (Vec<R::Key>, Arc<AtomicBool>)> = HashMap::new();
+    let mut busy: HashMap<R::Group, Awaited<R::Key>> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
         let keys = tokio::select! {
@@ -239,8 +239,11 @@ pub async fn run<R: Reconciler>(
     while tasks.join_next().await.is_some() {}
 }
 
-/// Keys that are processed together, with all groups that their work touches, and the mark that others wait for these.
-type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, (Vec<<R as Reconciler>::Key>, Arc<AtomicBool>)>;
+/// Keys, and the mark for a sync that others wait for its groups.
+type Awaited<K> = (Vec<K>, Arc<AtomicBool>);
+
+/// Keys that are processed together, with all groups that their work touches.
+type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, Awaited<<R as Reconciler>::Key>>;
 
 struct Batch<R: Reconciler> {
     reconciler: Arc<R>,

@@ -367,7 +367,8 @@ impl BalancerCloud for Balancers {
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));
             findings.extend(stopped_instances(desired, &observation.observed));
-            findings.extend(foreign_instances(desired, &observation.observed, &self.env));
+            let is_late = observation.instance_recheck.is_some();
+            findings.extend(foreign_instances(desired, &observation.observed, &self.env).filter(|_| !is_late));
             findings.extend(claim::denied_reads(&observation.observed));
             findings.extend(planned.findings);
         }

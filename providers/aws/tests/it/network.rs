@@ -176,6 +176,34 @@ fn new_node(bed: &mut Bed, age: Duration) -> String {
     node.name.to_string()
 }
 
+#[tokio::test]
+async fn a_new_node_whose_tags_are_not_shown_yet_is_read_again() {
+    for kind in ["nlb", "clb"] {
+        let mut bed = Bed::start("");
+        let (process, cluster) = watched(&bed).await;
+        let desired = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
+        bed.ensure(&*process, &desired).await;
+        new_node(&mut bed, Duration::from_secs(30));
+        let id = bed.nodes[3].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        let swap =
+            |tags| bed.aws.world(|world| std::mem::replace(&mut world.ec2.instances.get_mut(&id).unwrap().tags, tags));
+        let tags = swap(Default::default());
+        let error = process.update(CLUSTER, &desired, &bed.nodes).await.unwrap_err();
+        assert_eq!(
+            (error.is_in_progress(), error.retry_after()),
+            (true, Some(Duration::from_secs(10))),
+            "{kind}: {error}"
+        );
+        assert_eq!(bed.hosts(), [3], "{kind}");
+        swap(tags);
+        bed.aws.clock().step(Duration::from_secs(10));
+        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
+        assert_eq!(bed.hosts(), [4], "{kind}");
+        assert_eq!(cluster.take_events(), Vec::<String>::new(), "{kind}");
+        bed.check();
+    }
+}
+
 /// Reads may be older than the last write. The last node list counts, even if no other follows.
 #[tokio::test]
 async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {

@@ -180,7 +180,7 @@ impl Draft<'_> {
         let observed = self.observed.groups.get(&self.place).filter(|_| self.item.hosts.manages_group);
         let Some(observed) = observed else { return Ok(()) };
         let Some(group) = &observed.group else {
-            return Err(missing(format!("the security group {}", self.item.group)));
+            return Err(missing(&format!("the security group {}", self.item.group)));
         };
         self.ports_of_members(observed, &group.id);
         all_nodes_known(observed)

@@ -461,7 +461,7 @@ const fn kind(
 }
 
 /// Something that an update of members does not make: the ensure that follows the error does.
-fn missing(what: String) -> ProviderError {
+fn missing(what: &str) -> ProviderError {
     ProviderError::unknown(format!("{what} does not exist"))
 }
 

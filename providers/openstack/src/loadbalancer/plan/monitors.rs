@@ -71,7 +71,7 @@ impl Draft<'_> {
         };
         match settings.ports.iter().enumerate().find(lacks) {
             None => Ok(()),
-            Some((_, port)) => Err(missing(format!("the health monitor of {}", label(port.port, &port.protocol)))),
+            Some((_, port)) => Err(missing(&format!("the health monitor of {}", label(port.port, &port.protocol)))),
         }
     }
 
