@@ -90,7 +90,10 @@ impl Check<'_> {
                 let found = self.observed.network.as_ref().is_some_and(|network| network.balancer.arn == *balancer);
                 self.check(self.network_claim().filter(|_| found))
             }
-            ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => self.check(self.network_claim()),
+            ElbV2Write::ModifyListener { desired, .. } => self
+                .check(self.network_claim())
+                .or_else(|| self.emptied().filter(|_| self.is_empty(&desired.target_group))),
+            ElbV2Write::DeleteListener { .. } => self.check(self.network_claim()),
             ElbV2Write::DeleteTargetGroup { target_group } => self.check_group(target_group),
             ElbV2Write::ModifyTargetGroup { target_group, .. }
             | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Known(target_group), .. }
@@ -115,6 +118,12 @@ impl Check<'_> {
         let network = self.observed.network.as_ref();
         let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
         behind.map_or_else(|| self.check_group(arn), |_| self.check(self.network_claim()))
+    }
+
+    /// Whether the plan creates a target group, and registers nothing there.
+    fn is_empty(&self, group: &Id) -> bool {
+        let registers = |step: &Step| matches!(&step.write, Write::ElbV2(ElbV2Write::RegisterTargets { target_group, .. }) if target_group == group);
+        matches!(group, Id::Made(_)) && !self.steps.iter().any(registers)
     }
 
     /// Counts all writes of the plan: removals and additions come in parts.

@@ -93,6 +93,8 @@ const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
 /// Delay before a stopped instance is read again: it may have started.
 const STOPPED_RECHECK: Duration = Duration::from_secs(60);
+/// The same for one without the cluster's tag, which the user may add.
+const FOREIGN_RECHECK: Duration = Duration::from_secs(300);
 /// While a deletion waits for EC2, its observation serves for so long.
 const WAITING_KEPT: Duration = Duration::from_secs(1800);
 
@@ -408,7 +410,7 @@ impl BalancerCloud for Balancers {
         match &answer {
             // Also where an object that it names does not exist, or changes just now: AWS has written nothing.
             Err(error) if is_refusal(error) || error.class() == ErrorClass::Conflict => cloud.settling.refused(&new),
-            Ok(()) if outputs.unopened().len() > unopened => cloud.settling.refused(&new),
+            Ok(()) if outputs.unopened().len() > unopened => cloud.settling.refused_icmp(&new),
             Err(_) if !keeps => {}
             _ => drop(cloud.settling.wrote(balancer, &write)),
         }
@@ -481,6 +483,8 @@ impl BalancerCloud for Balancers {
         }
         let is_late = instance_recheck.is_some() || !observed.doubtful_instances.is_empty();
         let is_stopped = refused.is_some() || observed.instances.values().any(|instance| instance.is_stopped);
-        is_late.then_some(INSTANCE_RECHECK).or(is_stopped.then_some(STOPPED_RECHECK))
+        let is_foreign = !observed.foreign_instances.is_empty();
+        let slowly = is_stopped.then_some(STOPPED_RECHECK).or(is_foreign.then_some(FOREIGN_RECHECK));
+        is_late.then_some(INSTANCE_RECHECK).or(slowly)
     }
 }

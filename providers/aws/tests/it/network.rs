@@ -196,7 +196,7 @@ async fn a_new_node_whose_tags_are_not_shown_yet_is_read_again() {
         );
         assert_eq!(bed.hosts(), [3], "{kind}");
         swap(tags);
-        bed.aws.clock().step(Duration::from_secs(10));
+        bed.aws.clock().step(Duration::from_secs(61));
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         assert_eq!(bed.hosts(), [4], "{kind}");
         assert_eq!(cluster.take_events(), Vec::<String>::new(), "{kind}");

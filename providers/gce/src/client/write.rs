@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ccm_kit::call::{ErrorKind, Failure};
 use ccm_kit::http::{Answer, Query, null};
+use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -133,7 +134,7 @@ impl Client {
         let mut pause = FIRST_PAUSE;
         loop {
             let asked = Instant::now();
-            let Some(went_on) = self.look(&mut sent).await else { return self.ended(&sent) };
+            let Some(went_on) = self.look(&mut sent, true).await else { return self.ended(&sent) };
             match went_on {
                 Ok(()) if Instant::now() >= limit => return Err(self.unknown(&sent, OVERDUE.to_owned())),
                 Ok(()) => {}
@@ -181,11 +182,11 @@ impl Client {
     }
 
     /// Waits for the operation of a write, for about two minutes at most. `None`: it has ended.
-    pub(crate) async fn look(&self, sent: &mut Sent) -> Option<Result<(), ApiError>> {
+    pub(crate) async fn look(&self, sent: &mut Sent, waits: bool) -> Option<Result<(), ApiError>> {
         if sent.pending.status == DONE {
             return None;
         }
-        match self.waited(&sent.write, &sent.pending).await {
+        match self.looked(&sent.write, &sent.pending, waits).await {
             Ok(answer) => sent.pending = answer,
             Err(error) => return Some(Err(error)),
         }
@@ -208,7 +209,7 @@ impl Client {
         done
     }
 
-    async fn waited(&self, write: &Write, pending: &Pending) -> Result<Pending, ApiError> {
+    async fn looked(&self, write: &Write, pending: &Pending, waits: bool) -> Result<Pending, ApiError> {
         // Project and scope come from the operation, not from the configuration.
         let id =
             ResourceId::parse(&pending.self_link).filter(|id| id.project.is_some()).unwrap_or_else(|| ResourceId {
@@ -217,8 +218,11 @@ impl Client {
                 collection: Collection::Operations.as_str().to_owned(),
                 name: pending.name.clone(),
             });
-        let url = self.url(&format!("{id}/wait"));
-        let message = Message { method: OPERATION_WAIT.verb.method(), url, body: None, is_long: true };
+        let (method, path) = match waits {
+            true => (OPERATION_WAIT.verb.method(), format!("{id}/wait")),
+            false => (Method::GET, id.to_string()),
+        };
+        let message = Message { method, url: self.url(&path), body: None, is_long: waits };
         let send = || async { Pending::read(&self.session.send(&message).await?) };
         self.waiting.call(OPERATION_WAIT, send).await
     }

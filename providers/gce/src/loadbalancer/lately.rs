@@ -79,12 +79,10 @@ impl Lately {
                 format!("the cloud does not show yet what was written of the forwarding rule {name}; read again");
             return Err(ProviderError::retry(text, AGAIN));
         }
-        let mut ids = self.ids.lock();
-        match found.map(|found| &found.id).filter(|id| !id.is_empty()) {
-            Some(id) => drop(ids.insert(name.to_owned(), id.clone())),
-            None => drop(ids.remove(name)),
+        // It may be absent because its deletion goes on, and be shown again by a read that lags.
+        if let Some(id) = found.map(|found| &found.id).filter(|id| !id.is_empty()) {
+            self.ids.lock().insert(name.to_owned(), id.clone());
         }
-        drop(ids);
         self.written.forget(|effect| found.is_some() && *effect == Effect::Made(name.to_owned()));
         Ok(())
     }
@@ -118,6 +116,10 @@ mod tests {
         assert!(is_current(None) && is_current(Some("1")));
         wrote(&lately, FORWARDING_RULE_DELETE);
         assert!(!is_current(Some("1")) && is_current(None));
+        // The object was gone before the operation had ended.
+        assert!(is_current(Some("0")) && is_current(None));
+        wrote(&lately, FORWARDING_RULE_DELETE);
+        assert!(!is_current(Some("0")) && is_current(None));
         wrote(&lately, FORWARDING_RULE_CREATE);
         assert!(!is_current(Some("1")) && !is_current(None) && lately.has_written("a"));
         // Once it was shown, it may be deleted by hand. Another server may still show the first one.

@@ -26,10 +26,9 @@ use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is
 const MOST_REPEATS: usize = 20;
 /// Backend services do not wait longer for the creation of a group.
 const SLOW_GROUP: Duration = Duration::from_secs(10);
-/// One look at an operation, and at one that goes on for [`LONG`]. It ends earlier if the operation does. Other Services
-/// of the group wait for the looks at the operations of earlier calls.
+/// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
-const SHORT_LOOK: Duration = Duration::from_millis(300);
+/// An operation that goes on for this time is only read: other Services of the group wait for the look.
 const LONG: Duration = Duration::from_secs(20);
 
 /// The dependencies of writes.
@@ -150,8 +149,8 @@ impl Writer<'_> {
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = self.ongoing.sent.lock().get(&operation.name).cloned();
         let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
-        let limit = if sent.age() < LONG { LOOK } else { SHORT_LOOK };
-        let look = tokio::time::timeout(limit, self.client.look(&mut sent)).await;
+        let waits = sent.age() < LONG;
+        let look = tokio::time::timeout(LOOK, self.client.look(&mut sent, waits)).await;
         if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
             self.note_group(&sent.write);
         }
@@ -166,6 +165,9 @@ impl Writer<'_> {
                     self.ongoing.unreadable.note(error.clone().into());
                 }
                 let progress = self.shown(&sent, &key, error).await?;
+                if matches!(progress, Progress::Done) {
+                    self.reads.lately.wrote(&sent.write);
+                }
                 if !matches!(progress, Progress::Running) {
                     self.ongoing.sent.lock().remove(&operation.name);
                 }

@@ -339,7 +339,8 @@ impl<C: BalancerCloud> Engine<C> {
             }
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
             let is_parked = || !self.memory.parked(&self.cloud.groups(service)).is_empty();
-            let is_left = reached.remains() || is_parked() || self.former(service).is_some();
+            let is_hidden = || service.needs_cleanup() && self.former(service).is_some();
+            let is_left = reached.remains() || is_parked() || is_hidden();
             Ok(self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default)))
         };
         let found: Vec<Found> = verdicts.into_iter().enumerate().map(of).collect();

@@ -219,7 +219,8 @@ impl<C: BalancerCloud> Run<'_, C> {
 
     /// Whether what was removed for the step comes back although its failure may pass: it is missing for some time.
     fn is_overdue(&self, step: &Step<C::Write>, error: &ProviderError) -> bool {
-        !error.is_in_progress() && self.memory.is_overdue(step, self.work)
+        let may_succeed_now = error.is_in_progress() || error.class() == ErrorClass::Conflict;
+        !may_succeed_now && self.memory.is_overdue(step, self.work)
     }
 
     /// Whether what a step replaces was deleted before another one of its part failed. That is remembered: otherwise
@@ -351,10 +352,11 @@ impl<C: BalancerCloud> Run<'_, C> {
                 self.memory.is_replaced(&step.object());
                 room.into_iter().for_each(|room| self.memory.removed(room));
             }
+            Err(Failure { at: Stage::Done, .. }) => self.memory.is_replaced(&step.object()),
             Err(failure) if failure.is_refusal(!restore.is_empty()) => {
                 self.bring_back(&step.object(), &restore, &after).await;
             }
-            Err(Failure { error, at }) if *at != Stage::Done && self.is_overdue(step, error) => {
+            Err(Failure { error, .. }) if self.is_overdue(step, error) => {
                 self.memory.keep(Request::room_for(step, self.work), error, DENIED);
                 self.bring_back(&step.object(), &restore, &after).await;
             }
@@ -386,7 +388,8 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut is_back = true;
         for (index, one) in restore.iter().enumerate() {
             let sending = Sending { scope: &scope, is_last: index + 1 == restore.len(), ..*sending };
-            if let Err(Failure { error, .. }) = self.write(one, &sending).await {
+            let result = self.write(one, &sending).await;
+            if let Err(Failure { error, at: Stage::Sent | Stage::Accepted }) = result {
                 tracing::warn!(object = one.object(), %error, "what a refused write replaces is not there again");
                 is_back = false;
                 if is_refused(&error, true) {

@@ -32,6 +32,12 @@ pub(crate) struct Tuple {
     peer: Peer,
 }
 
+impl Tuple {
+    pub(crate) fn is_icmp(&self) -> bool {
+        self.protocol.starts_with("icmp")
+    }
+}
+
 impl Rule {
     fn new(protocol: &str, ports: Option<(i32, i32)>, peer: Peer) -> Self {
         let (from_port, to_port) = ports.unzip();

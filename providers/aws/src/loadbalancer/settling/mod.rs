@@ -73,12 +73,18 @@ impl Settling {
         self.0.forget(|effect| new.contains(effect));
     }
 
+    /// The same where only rules for "fragmentation needed" were not written.
+    pub(crate) fn refused_icmp(&self, new: &[(String, Trace)]) {
+        let is_icmp = |trace: &Trace| matches!(trace, Trace::Rule(_, rule) if rule.is_icmp());
+        self.0.forget(|effect| is_icmp(&effect.1) && new.contains(effect));
+    }
+
     /// The delay of the next read, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let matters = |trace: &Trace| match trace {
             Trace::Target(..) => !deleting,
-            // Without the groups, only targets are planned.
-            Trace::Rule(..) => observed.unread.is_none(),
+            // Without the groups, no rule is planned.
+            Trace::Rule(..) => observed.unread.is_none() && observed.unread_groups.is_none(),
             _ => deleting,
         };
         let is_hidden = |(of, trace): &(String, Trace)| of == balancer && matters(trace) && !is_shown(trace, observed);

@@ -74,12 +74,16 @@ pub(super) async fn rules(
     let mut full = FullGroup { group, reads, mtu, refused: wanted.len(), last: full };
     full.close(surplus).await?;
     let (mtu, serving): (Vec<Rule>, Vec<Rule>) = wanted.into_iter().partition(Rule::is_icmp);
+    let (mut checks, ports) = ports(serving);
     let mut left = Vec::new();
-    for port in ports(serving) {
-        if !full.open_whole(&port).await? {
-            left.extend(port);
+    for port in ports {
+        let whole: Vec<Rule> = port.iter().chain(&checks).cloned().collect();
+        match full.open_whole(&whole).await? {
+            true => checks.clear(),
+            false => left.extend(port),
         }
     }
+    left.extend(checks);
     let no_room = |left: &[Rule]| {
         format!("security group {group} has no room for {}: remove rules or raise the quota", texts(left))
     };
@@ -106,19 +110,18 @@ fn is_check(rule: &Rule) -> bool {
     rule.description.contains(HEALTH)
 }
 
-/// The rules that serve only together: those for the clients of a port and for its health checks. Health checks of another
-/// port are for all ports.
-fn ports(rules: Vec<Rule>) -> Vec<Vec<Rule>> {
+/// The rules that serve only together: those for the clients of a port and for its health checks. First, the health checks
+/// of another port, which all ports need.
+fn ports(rules: Vec<Rule>) -> (Vec<Rule>, Vec<Vec<Rule>>) {
     let mut ports = BTreeMap::<_, Vec<Rule>>::new();
     for rule in rules {
         ports.entry((rule.from_port, rule.to_port)).or_default().push(rule);
     }
     let (checks, mut ports): (Vec<_>, Vec<_>) = ports.into_values().partition(|port| port.iter().all(is_check));
-    match ports.first_mut() {
-        Some(first) => first.extend(checks.into_iter().flatten()),
-        None => return checks,
+    if ports.is_empty() {
+        ports.push(Vec::new());
     }
-    ports
+    (checks.into_iter().flatten().collect(), ports)
 }
 
 impl FullGroup<'_> {

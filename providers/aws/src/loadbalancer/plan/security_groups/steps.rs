@@ -19,7 +19,7 @@ pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], rea
     let has_port = |rules: &[Rule], rule: &Rule| rules.iter().any(|one| one.is_of_port_of(rule));
     let closed = by_users.into_iter().filter(|rule| !has_port(wanted, rule) || has_port(&old, rule));
     old.extend(closed.collect::<Vec<_>>());
-    let mtu = found.iter().filter(|rule| rule.is_icmp() && !old.contains(rule)).cloned().collect();
+    let mtu = found.iter().filter(|rule| rule.is_icmp() && !is_users(rule) && !old.contains(rule)).cloned().collect();
     let room = Besides::Room(Room { surplus: old.clone(), mtu });
     let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
     let closed = revoke(group, old, "the Service doesn't ask for it");
