@@ -163,6 +163,11 @@ impl Outputs {
         self.lock().is_out_of_quota = answer.as_ref().err().is_some_and(is_quota);
     }
 
+    /// Whether the last write was refused for a quota. It is forgotten: the step goes on.
+    pub(super) fn take_refusal_for_quota(&self) -> bool {
+        std::mem::take(&mut self.lock().is_out_of_quota)
+    }
+
     /// The refusal of an earlier creation of this kind for the same Service: the quota is exhausted for this pass.
     pub(super) fn exhausted(&self, step: &Step) -> Option<ProviderError> {
         let is_creation = step.summary.verb == Verb::Create;

@@ -340,8 +340,8 @@ impl Writer {
         Ok(Written::Done)
     }
 
-    /// Fails unless Octavia refuses a new listener for its port alone, which is the last that it looks at before it asks
-    /// the driver.
+    /// Fails unless Octavia refuses a new listener for its port or for the quota: the deletion of the old one ends both.
+    /// Some fields it reads only after that.
     async fn needs_only_the_port(
         &self,
         balancer: &str,
@@ -351,6 +351,7 @@ impl Writer {
     ) -> Result<(), ProviderError> {
         match self.when_ready(balancer, LISTENER_CREATE, "listeners", Some(listener), outputs, scope).await {
             Err(error) if error.class() == ErrorClass::Conflict && error.to_string().contains(PORT_TAKEN) => Ok(()),
+            Err(_) if outputs.take_refusal_for_quota() => Ok(()),
             Err(error) => Err(error),
             // What stood in its way has just gone.
             Ok(_) => Err(ProviderError::new(ErrorClass::Conflict, "the listener that was to be replaced is gone")),

@@ -1,8 +1,8 @@
 //! Listeners and pools of another protocol: Octavia cannot change it.
 //!
 //! A pool gets its members before it replaces the old one. A load balancer has one listener for a port, so the old one goes
-//! first, without its pool, when Octavia refuses the new one for nothing but the port: it looks at the rights, the quota and
-//! the body before that. If the driver refuses the new one, the old one is made again.
+//! first, without its pool, when Octavia refuses the new one for nothing but the port or the quota. Before that it looks at
+//! the rights and most of the body. If it or the driver refuses the new one afterwards, the old one is made again.
 
 use ccm_kit::balancer::Kind;
 use serde_json::json;
