@@ -149,7 +149,8 @@ async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene)
 
 /// Clusters are often in networks of their own with the same range.
 async fn a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster(scene: &mut Scene) {
-    for cluster in [CLUSTER, "theirs"] {
+    // The status tree does not show the subnet of a member.
+    for (cluster, of_vip) in [(CLUSTER, true), ("theirs", true), (CLUSTER, false)] {
         let (process, nodes, mut theirs) = neighbor(scene, cluster).await;
         let (lb, project) = (id(&scene.balancer().await).to_owned(), scene.place().project.clone());
         let ours: Vec<String> =
@@ -157,7 +158,9 @@ async fn a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster
         scene.simulation().world(|world| {
             let network = world.network(&project, "theirs", json!({}));
             let subnet = world.subnet(&SubnetSeed { network: &network, cidr: "10.50.0.0/24", ..SubnetSeed::default() });
-            world.row_mut("loadbalancer", &lb).unwrap().set("vip_subnet_id", &*subnet);
+            if of_vip {
+                world.row_mut("loadbalancer", &lb).unwrap().set("vip_subnet_id", &*subnet);
+            }
             let members: Vec<String> = world.table("member").values().map(|row| row.id().to_owned()).collect();
             for (member, address) in members.iter().zip(&ours) {
                 let row = world.row_mut("member", member).unwrap();
@@ -195,11 +198,25 @@ async fn a_balancer_that_reaches_the_nodes_through_a_router_is_ours_by_a_member(
     let mut web = web();
     let address = scene.ensure(&mut web).await;
     assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *subnet));
-    unset(&mut web, "load-balancer-id");
-    unset(&mut web, "load-balancer-address");
-    forget(&mut web);
-    scene.restart().await;
-    assert_eq!(scene.ensure(&mut web).await, address);
+    let lb = id(&scene.balancer().await).to_owned();
+    for is_hidden in [false, true] {
+        // Neutron does not show the subnets of an external network.
+        scene.simulation().world(|world| {
+            if is_hidden {
+                world
+                    .row_mut("loadbalancer", &lb)
+                    .unwrap()
+                    .set("vip_subnet_id", "0badbad0-1111-4222-8333-444455556666");
+                let members: Vec<String> = world.table("member").values().map(|row| row.id().to_owned()).collect();
+                members.iter().for_each(|id| world.row_mut("member", id).unwrap().set("subnet_id", Value::Null));
+            }
+        });
+        unset(&mut web, "load-balancer-id");
+        unset(&mut web, "load-balancer-address");
+        forget(&mut web);
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut web).await, address);
+    }
     scene.delete(&mut web).await;
     scene.is_empty().await;
 }

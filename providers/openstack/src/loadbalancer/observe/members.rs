@@ -13,6 +13,7 @@ use super::super::claim::{self, Evidence};
 use super::super::observed::Balancer;
 use super::super::wanted::{Item, Target};
 use super::Reads;
+use crate::client::ApiError;
 use crate::client::octavia::Member;
 
 impl Reads {
@@ -23,14 +24,15 @@ impl Reads {
         balancer: &Balancer,
         nodes: &[Target],
     ) -> Result<Evidence, ProviderError> {
-        let all = || balancer.members.values().flatten();
-        let addresses: BTreeSet<&str> = all().map(|member| &*member.address).collect();
+        let addresses: BTreeSet<&str> = balancer.members.values().flatten().map(|member| &*member.address).collect();
         let nodes: Vec<&Target> = nodes.iter().filter(|node| addresses.contains(&*node.address)).collect();
         let has_address = |member: &Member| nodes.iter().any(|node| node.address == member.address);
         let by_address = claim::evidence(item, balancer, &has_address);
         if by_address != Evidence::Member {
             return Ok(by_address);
         }
+        let balancer = &self.with_subnets(balancer).await?;
+        let all = || balancer.members.values().flatten();
         let ports = self.ports.of(&nodes.iter().filter_map(|node| node.server.clone()).collect()).await?;
         let fixed: BTreeSet<(&str, &str)> = ports
             .values()
@@ -65,11 +67,23 @@ impl Reads {
         }
     }
 
-    /// Whether the address of a member is outside of the subnet from which the balancer reaches it.
+    /// The balancer with all fields of its members: the status tree does not show their subnets.
+    async fn with_subnets(&self, balancer: &Balancer) -> Result<Balancer, ApiError> {
+        let mut balancer = balancer.clone();
+        for (pool, members) in &mut balancer.members {
+            if !balancer.whole.contains(pool) {
+                *members = self.client.members(pool).await?;
+            }
+        }
+        Ok(balancer)
+    }
+
+    /// Whether the address of a member is outside of the subnet from which the balancer reaches it, as far as that is
+    /// known: Neutron does not show the subnets of an external network to each project.
     async fn is_behind_router(&self, balancer: &Balancer, member: &Member) -> Result<bool, ProviderError> {
         let Some(id) = balancer.subnet_of(member) else { return Ok(true) };
         let subnet = self.subnets.ask_one(id.clone()).await?.transpose()?;
         let range = subnet.and_then(|subnet| parse_cidr(&subnet.cidr));
-        Ok(range.zip(parse_ip(&member.address)).is_some_and(|(range, address)| !range.contains(&address)))
+        Ok(range.zip(parse_ip(&member.address)).is_none_or(|(range, address)| !range.contains(&address)))
     }
 }
