@@ -22,6 +22,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_refused_deletion_names_the_right_that_is_missing,
         a_service_that_is_no_load_balancer_any_more_can_become_one_again,
         a_floating_ip_of_another_cluster_is_only_detached,
+        the_balancer_of_a_published_service_with_a_truncated_name_is_deleted,
         a_balancer_that_octavia_shows_as_deleted_is_gone;
 }
 
@@ -196,4 +197,16 @@ async fn a_balancer_that_octavia_shows_as_deleted_is_gone(scene: &mut Scene) {
     scene.cloud.set_status(id(&lb), "DELETED").await;
     let (calls, ()) = scene.counted(scene.delete(&mut web)).await;
     assert_eq!(calls.of("loadbalancer_delete"), 0, "{calls:?}");
+}
+
+/// An earlier version made such names, and did not always note the address.
+async fn the_balancer_of_a_published_service_with_a_truncated_name_is_deleted(scene: &mut Scene) {
+    let long = scene.process_of(&"c".repeat(235)).await;
+    let mut fits = service("w", &[(80, 30080)], json!({}));
+    long.work(&mut fits, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    let mut web = web();
+    set(&mut web, "load-balancer-id", annotation(&fits, "load-balancer-id").unwrap());
+    web.status = fits.status.clone();
+    long.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap();
+    assert_eq!(scene.balancers().await.len(), 0);
 }

@@ -286,10 +286,11 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork, all: AllNodes<'_>) -> Resul
     let annotations = Annotations::read(&service.metadata.annotations);
     let text = |key: &Key<String>| annotations.text(key.row).map(str::to_owned).filter(|text| !text.is_empty());
     let noted_address = text(&keys::LOAD_BALANCER_ADDRESS);
-    let name = match &noted_address {
-        // What an earlier version made has a truncated name.
-        Some(_) => names::balancer(cluster, service),
-        None => names::uncut(cluster, service),
+    let published = published(service);
+    // What an earlier version made has a truncated name. A user may have written the ID alone.
+    let name = match noted_address.is_some() || !published.is_empty() {
+        true => names::balancer(cluster, service),
+        false => names::uncut(cluster, service),
     };
     if let Some(problem) = names::too_long(&name).filter(|_| work.action == ServiceAction::Ensure) {
         return Err(refused(problem));
@@ -303,7 +304,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork, all: AllNodes<'_>) -> Resul
         group: names::security_group(service),
         annotated: text(&keys::LOAD_BALANCER_ID).map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         noted_address,
-        published: published(service),
+        published,
         created: service.metadata.creation_timestamp,
         applied: service.metadata.annotations.get(keys::APPLIED).cloned(),
         keep_floating_ip: match work.action {
