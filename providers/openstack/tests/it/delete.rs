@@ -23,6 +23,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_service_that_is_no_load_balancer_any_more_can_become_one_again,
         a_floating_ip_of_another_cluster_is_only_detached,
         the_balancer_of_a_published_service_with_a_truncated_name_is_deleted,
+        a_balancer_of_the_user_in_error_is_not_said_to_be_deleted,
         a_balancer_that_octavia_shows_as_deleted_is_gone;
 }
 
@@ -209,4 +210,17 @@ async fn the_balancer_of_a_published_service_with_a_truncated_name_is_deleted(sc
     web.status = fits.status.clone();
     long.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap();
     assert_eq!(scene.balancers().await.len(), 0);
+}
+
+async fn a_balancer_of_the_user_in_error_is_not_said_to_be_deleted(scene: &mut Scene) {
+    let lb = json!({"name": "by-hand", "vip_subnet_id": scene.place().subnet});
+    let lb = scene.make(LBS, "loadbalancer", lb).await;
+    let mut web = web();
+    set(&mut web, "load-balancer-id", &lb);
+    let body = json!({"floating_network_id": scene.place().external, "port_id": scene.balancer().await["vip_port_id"]});
+    scene.make(FIPS, "floatingip", body).await;
+    scene.ensure(&mut web).await;
+    scene.cloud.set_status(&lb, "ERROR").await;
+    let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap_err().to_string();
+    assert!(error.contains("openstack loadbalancer failover") && !error.contains("deleted"), "{error}");
 }

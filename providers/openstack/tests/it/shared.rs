@@ -1,5 +1,6 @@
 //! Balancers that several Services use, and those of other clusters.
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ ccm_test_openstack::cases! { [crate::scene]
         an_owner_that_is_made_again_gets_the_balancer_that_others_kept,
         the_balancer_that_a_service_left_for_a_shared_one_goes_with_it,
         the_balancer_that_a_service_left_stays_for_those_that_share_it,
+        a_health_monitor_that_cannot_be_read_keeps_no_balancer_that_a_service_left,
         a_left_balancer_that_may_be_of_another_cluster_is_reported,
         a_listener_of_another_service_stays_when_the_owner_goes,
         a_shared_balancer_in_error_goes_with_its_last_services,
@@ -281,6 +283,25 @@ async fn the_balancer_that_a_service_left_for_a_shared_one_goes_with_it(scene: &
     assert_eq!(texts(&scene.balancer().await["tags"]), [WEB]);
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+/// Octavia deletes it with its parts.
+async fn a_health_monitor_that_cannot_be_read_keeps_no_balancer_that_a_service_left(scene: &mut Scene) {
+    let project = scene.place().project.clone();
+    scene.simulation().world(|world| drop(world.user("boss", "secret", &project, &["admin"])));
+    scene.configure("username = boss\npassword = secret\n[LoadBalancer]\ncreate-monitor = true\n").await;
+    let mut own = service("api", &[(8080, 30808)], json!({}));
+    scene.ensure(&mut own).await;
+    let monitor = id(&scene.monitors().await[0]).to_owned();
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut own, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    scene.ensure(&mut own).await;
+    scene.simulation().world(|world| world.row_mut("healthmonitor", &monitor).unwrap().set("project_id", "other"));
+    let rule = Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_healthmonitor_list");
+    scene.simulation().fault(Rule { params: Some(format!("id={monitor}")), ..rule });
+    scene.delete(&mut own).await;
+    assert_eq!((scene.balancers().await.len(), texts(&scene.balancer().await["tags"])), (1, vec![WEB]));
 }
 
 async fn the_balancer_that_a_service_left_stays_for_those_that_share_it(scene: &mut Scene) {

@@ -35,24 +35,21 @@ impl Draft<'_> {
             return self.delete_group_if_read();
         }
         self.must_be_ours(balancer)?;
-        monitors_must_be_read(balancer)?;
         let is_user = self.claim.is_user();
-        let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
         let shared = self.is_shared(balancer) || self.claim == Claim::HalfMade;
-        if is_user && made_by_us && !shared {
+        if is_user && self.was_made_for_a_service(lb) && !shared {
             self.delete_floating_ips(balancer, "the Service goes");
-            self.delete_balancer(balancer, "the Service goes", Then::Nothing);
+            self.delete_balancer(balancer, "the Service goes", Then::Nothing)?;
         } else if is_user {
             self.leave(balancer)?;
         }
         let left = self.observed.left_behind.get(&self.place);
         if let Some(left) = left.and_then(|id| self.observed.balancers.get(id)) {
-            monitors_must_be_read(left)?;
             if self.is_shared(left) {
                 self.leave(left)?;
             } else {
                 self.delete_floating_ips(left, "the Service goes");
-                self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
+                self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing)?;
             }
         }
         if let Some(text) = self.observed.left_namesakes.get(&self.place) {
@@ -64,6 +61,10 @@ impl Draft<'_> {
             false => self.leave_loose_floating_ips(),
         }
         self.delete_group_if_read()
+    }
+
+    fn was_made_for_a_service(&self, lb: &LoadBalancer) -> bool {
+        names::is_service_tag(&lb.name) || lb.name == self.item.legacy
     }
 
     /// Whether other Services use the balancer or one of its listeners.
@@ -88,10 +89,16 @@ impl Draft<'_> {
         self.group_must_be_read()
     }
 
-    pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, then: Then) {
+    pub(super) fn delete_balancer(
+        &mut self,
+        balancer: &Balancer,
+        reason: &'static str,
+        then: Then,
+    ) -> Result<(), ProviderError> {
         // In ERROR Octavia accepts no change of a part: only a cascade deletes it.
         let cascade = self.env.config.load_balancer.cascade_delete || balancer.lb.provisioning_status == ERROR;
         if !cascade {
+            monitors_must_be_read(balancer)?;
             self.part = Part::new(Kind::Retire);
             for pool in &balancer.pools {
                 self.delete_monitor_of(balancer, pool, reason);
@@ -106,18 +113,24 @@ impl Draft<'_> {
         self.part = Part::new(Kind::Release);
         let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, then };
         self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), reason);
+        Ok(())
     }
 
     /// Removes this Service's part of a balancer that others use.
     fn leave(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
         let (item, claim, id) = (self.item, self.claim, &balancer.lb.id);
         if balancer.lb.provisioning_status == ERROR {
+            let goes = match self.was_made_for_a_service(&balancer.lb) {
+                true => "it is deleted with the last Service that uses it; until then ",
+                false => "",
+            };
             return Err(ProviderError::unknown(format!(
-                "load balancer {id} is in ERROR{}, and Octavia takes no change of it: it is deleted with the last Service that \
-                 uses it; until then repair it, for example with `openstack loadbalancer failover {id}`",
+                "load balancer {id} is in ERROR{}, and Octavia takes no change of it: {goes}repair it, for example with \
+                 `openstack loadbalancer failover {id}`",
                 children_in_error(balancer)
             )));
         }
+        monitors_must_be_read(balancer)?;
         let is_own_tag = |tag: &str| claim.owns(item, tag);
         let only_ours = |listener: &&Listener| {
             listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)

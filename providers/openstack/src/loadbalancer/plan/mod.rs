@@ -177,8 +177,7 @@ impl Draft<'_> {
             if self.is_failed_creation(balancer) {
                 // Nothing would find it after its balancer.
                 self.delete_floating_ips(balancer, "the creation of its load balancer failed");
-                self.delete_balancer(balancer, "its creation failed", Then::Later);
-                return Ok(());
+                return self.delete_balancer(balancer, "its creation failed", Then::Later);
             }
         }
         self.must_be_changeable(balancer)?;

@@ -63,7 +63,6 @@ impl Draft<'_> {
             _ => {}
         }
         self.findings.push(Finding::warning("LoadBalancerRecreated", format!("{text}: it is deleted and made again")));
-        self.delete_balancer(balancer, "it is in ERROR, and the Service asks for another one", Then::Again);
-        Ok(())
+        self.delete_balancer(balancer, "it is in ERROR, and the Service asks for another one", Then::Again)
     }
 }
