@@ -80,6 +80,9 @@ pub(crate) struct Balancer {
 pub(crate) struct Places {
     /// The subnet of a node.
     pub(crate) node_subnet: Option<String>,
+    /// The VIP of a new balancer has an IPv6 address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_v6: bool,
     /// The external network; `None`: there is none.
     pub(crate) external: Option<String>,
     /// The subnets of floating IPs in order; empty: Neutron chooses.

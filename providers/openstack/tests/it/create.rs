@@ -25,6 +25,7 @@ ccm_test_openstack::cases! { [crate::scene]
         the_status_shows_host_names_where_asked,
         tags_of_the_user_are_added,
         a_service_whose_name_does_not_fit_gets_no_balancer,
+        an_ipv6_service_in_a_network_without_ipv4_subnet_needs_no_external_network,
         an_ipv6_service_in_a_network_of_both_families_gets_the_floating_ip_of_its_ipv4_address,
         a_selector_that_no_node_matches_makes_pools_without_members,
         zero_failures_are_the_default_of_octavia,
@@ -464,5 +465,26 @@ async fn an_ipv6_service_in_a_network_of_both_families_gets_the_floating_ip_of_i
     assert_eq!((ips.len(), ips[0]["floating_ip_address"].as_str()), (1, Some(&*published.ingress[0].ip)));
     let events = scene.events();
     assert!(!events.iter().any(|event| event.contains("FloatingIP") || event.contains("ForcedInternal")), "{events:?}");
+    scene.is_steady(&mut web).await;
+}
+
+/// Octavia takes its IPv6 subnet, and such an address needs no floating IP.
+async fn an_ipv6_service_in_a_network_without_ipv4_subnet_needs_no_external_network(scene: &mut Scene) {
+    let project = scene.place().project.clone();
+    let network = scene.simulation().world(|world| {
+        let network = world.network(&project, "six", json!({}));
+        world.subnet(&SubnetSeed { network: &network, cidr: "2001:db8:6::/64", ..SubnetSeed::default() });
+        network
+    });
+    let mut web = service("web", &[(80, 30080)], json!({"ipFamilies": ["IPv6"]}));
+    set(&mut web, "network-id", &network);
+    set(&mut web, "floating-subnet", "no-such");
+    let published = scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap().unwrap();
+    assert!(published.ingress[0].ip.starts_with("2001:db8:6:"), "{published:?}");
+    let events = scene.events();
+    assert!(
+        !events.iter().any(|event| event.contains("external network") || event.contains("ForcedInternal")),
+        "{events:?}"
+    );
     scene.is_steady(&mut web).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::super::observed::{Observed, Places};
-use super::super::wanted::{Hosts, Item, Settings};
+use super::super::wanted::{Family, Hosts, Item, Settings};
 use super::Reads;
 use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key};
 use crate::client::network::{Network, Subnet};
@@ -33,7 +33,7 @@ impl Reads {
         let makes_balancer = balancer.is_none() && ensured.is_some();
         let is_v6 = match balancer {
             Some(balancer) => balancer.lb.vip_address.contains(':'),
-            None => hosts.is_v6(),
+            None => hosts.is_v6() || makes_balancer && self.is_without_ipv4(hosts).await?,
         };
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);
@@ -47,7 +47,7 @@ impl Reads {
         if !of_members && !makes_balancer && for_floating_ip.is_none() {
             return Ok(None);
         }
-        let mut places = Places::default();
+        let mut places = Places { is_v6, ..Places::default() };
         if makes_balancer && follows_nodes && !has_port {
             let subnet = self.node_subnet(hosts).await?;
             places.node_subnet = Some(subnet.ok_or_else(|| no_subnet(item))?);
@@ -61,6 +61,15 @@ impl Reads {
             self.external(settings, &subnet, &mut places).await?;
         }
         Ok(Some(places))
+    }
+
+    /// Whether Octavia can take only an IPv6 subnet of the network of an IPv6 Service.
+    async fn is_without_ipv4(&self, hosts: &Hosts) -> Result<bool, ProviderError> {
+        if hosts.family != Some(Family::V6) {
+            return Ok(false);
+        }
+        let subnets = self.client.subnets(Query::default().with("network_id", &hosts.vip.network)).await?;
+        Ok(!subnets.is_empty() && subnets.iter().all(|subnet| subnet.ip_version == 6))
     }
 
     /// The subnet of the first node, by name, whose address is on a port of its server.

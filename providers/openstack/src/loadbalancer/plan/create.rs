@@ -105,7 +105,7 @@ impl Draft<'_> {
                 id: made(&balancer_id(&item.name)),
                 name: item.name.clone(),
                 vip_port_id: made(&vip_port(&item.name)),
-                vip_address: if item.hosts.is_v6() { "::" } else { "" }.into(),
+                vip_address: if places.is_v6 { "::" } else { "" }.into(),
                 ..LoadBalancer::default()
             },
             ..Balancer::default()
