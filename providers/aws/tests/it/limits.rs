@@ -147,6 +147,24 @@ fn count(rules: &[String], start: &str) -> usize {
     rules.iter().filter(|rule| rule.starts_with(start)).count()
 }
 
+/// The health checks of local traffic are on a port of their own, which all ports need.
+#[tokio::test]
+async fn a_port_is_not_opened_without_the_health_checks_of_another_port() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.limits.rules_per_group = 29);
+    let mut many = with_ranges("many", &[(80, 31080), (443, 31443)], 28);
+    many.spec.external_traffic_policy = "Local".into();
+    many.spec.health_check_node_port = 32000;
+    let error = bed.process().await.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("no room for tcp 31080"), "{error}");
+    assert_eq!(at_nodes(&bed), [""; 0]);
+    bed.aws.change(|options| options.limits.rules_per_group = 31);
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.process().await.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err();
+    let rules = at_nodes(&bed);
+    assert_eq!((count(&rules, "tcp 31080"), count(&rules, "tcp 32000"), rules.len()), (28, 2, 30), "{rules:?}");
+}
+
 #[tokio::test]
 async fn rules_for_fragmentation_needed_make_room_for_clients() {
     for (limit, networks) in [(42, 20), (16, 2)] {

@@ -196,6 +196,22 @@ async fn a_load_balancer_that_aws_refuses_leaves_no_target_group() {
     bed.check();
 }
 
+/// Another interval needs a new target group.
+#[tokio::test]
+async fn a_listener_does_not_move_to_a_target_group_without_targets() {
+    let bed = Bed::start("");
+    bed.ensure(&*bed.process().await, &desired("web", &[("type", "nlb")])).await;
+    let groups =
+        || bed.aws.world(|world| world.elbv2.listeners.values().map(|it| it.group.clone()).collect::<Vec<_>>());
+    let before = groups();
+    bed.aws.world(|world| world.ec2.instances.values_mut().for_each(|instance| instance.tags.clear()));
+    let changed = desired("web", &[("type", "nlb"), ("healthcheck-interval", "10")]);
+    let error = bed.process().await.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("no target would be left"), "{error}");
+    assert_eq!(groups(), before);
+    assert!(bed.hosts().contains(&3));
+}
+
 #[tokio::test]
 async fn an_instance_without_the_tag_of_the_cluster_gets_no_traffic() {
     for kind in ["nlb", "clb"] {

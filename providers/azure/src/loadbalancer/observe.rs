@@ -52,7 +52,7 @@ pub(super) struct Reads {
     owners: Mutex<BTreeMap<String, String>>,
     /// Scale sets whose model could not be written: their instances are members, and would not be read again.
     due_models: Mutex<BTreeSet<ArmId>>,
-    /// Whether the models of before this process are known.
+    /// Whether this process has looked for models that name pools of addresses.
     has_models: AtomicBool,
     /// The sets and the primary interfaces of machines that are no instances, all by ID in lower case; empty: none.
     sets: Mutex<BTreeMap<String, (String, String)>>,

@@ -94,7 +94,8 @@ struct Cloud {
     busy: Mutex<BTreeMap<String, std::time::Instant>>,
     /// The Services whose last ensure met an exhausted quota.
     short: Mutex<BTreeSet<String>>,
-    /// The names of the balancers of Services whose deletion has failed so far.
+    /// The names of the balancers of Services whose deletion has failed so far. A lookup observes as for a deletion, so it
+    /// does not show that there is one.
     leaving: Mutex<BTreeSet<String>>,
     /// Records of matching balancers that are not on their Services yet; see [`applied`].
     records: Mutex<BTreeMap<String, String>>,
@@ -246,13 +247,6 @@ impl BalancerCloud for Balancers {
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
         let nodes = || self.cloud.as_ref().map(Cloud::nodes).unwrap_or_default();
         let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work, &nodes);
-        if let Some(cloud) = &self.cloud {
-            // A lookup is one for a deletion, so only the end of a deletion tells that there is one.
-            let mut leaving = cloud.leaving.lock();
-            for item in work.iter().filter(|item| item.action != ServiceAction::Delete) {
-                leaving.remove(&names::balancer(cluster, &item.service));
-            }
-        }
         let records = self.cloud.as_ref().map(|cloud| cloud.records.lock());
         for item in wanted.items.values_mut() {
             // A user who removes the record wants everything to be read.
@@ -265,7 +259,7 @@ impl BalancerCloud for Balancers {
         (wanted, verdicts)
     }
 
-    async fn observe(&self, _: &str, work: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
+    async fn observe(&self, cluster: &str, work: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
         let cloud = self.cloud()?;
         let mut observed = cloud.reads.observe(wanted, || cloud.node_addresses(work, &self.env.identity)).await;
         // A deletion keeps nothing that it did not read.
@@ -278,7 +272,13 @@ impl BalancerCloud for Balancers {
             return Err(error.clone());
         }
         cloud.mark_busy(&mut observed);
-        observed.leaving = cloud.leaving.lock().clone();
+        observed.leaving = {
+            let mut leaving = cloud.leaving.lock();
+            for item in work.iter().filter(|item| item.action != ServiceAction::Delete) {
+                leaving.remove(&names::balancer(cluster, &item.service));
+            }
+            leaving.clone()
+        };
         let is_short = |item: &Item| cloud.short.lock().contains(&item.key);
         observed.short = wanted.items.iter().filter(|(_, item)| is_short(item)).map(|(place, _)| *place).collect();
         cloud.writer.settling.mark(&mut observed, wanted);

@@ -51,6 +51,7 @@ impl Reads {
                 }
             }
         }
-        self.has_models.store(is_whole, Ordering::Relaxed);
+        // Without nodes nothing was looked at.
+        self.has_models.store(is_whole && !groups.is_empty(), Ordering::Relaxed);
     }
 }

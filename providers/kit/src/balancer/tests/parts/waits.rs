@@ -268,6 +268,31 @@ async fn what_was_removed_comes_back_after_a_minute_of_passing_failures_and_stay
     }
 }
 
+/// The second plan of the call most likely succeeds.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_brings_nothing_back_however_late() {
+    let engine = engine(replaced(), &[("new rule", Fate::Refused(ErrorClass::Conflict))]);
+    for _ in 0..2 {
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+        let tried = tried(&engine);
+        assert!(tried.contains(&"new rule") && !tried.contains(&"old rule"), "{tried:?}");
+        tokio::time::advance(Duration::from_secs(61)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_refusal_brings_nothing_back_if_the_successor_is_there() {
+    let mut engine = engine(replaced(), &[("new rule", Fate::Takes(Duration::ZERO)), ("change", invalid())]);
+    engine.cloud.denies_results = true;
+    reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+    assert_eq!(tried(&engine), ["remove", "new rule"]);
+    let mut change = step("change", Items::one(0), Part::new(Kind::Frame));
+    (change.summary.verb, change.summary.id) = (Verb::Update, "rule".to_owned());
+    engine.cloud.steps = vec![change];
+    reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+    assert_eq!(tried(&engine), ["change"]);
+}
+
 /// There is nothing that a trial would interrupt.
 #[tokio::test(start_paused = true)]
 async fn a_refused_successor_is_sent_again_if_what_was_removed_is_refused_too() {

@@ -5,6 +5,7 @@ use crate::client::Id;
 use crate::client::ec2::Peer;
 use crate::loadbalancer::plan::security_groups::steps::set_exactly;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
+use crate::loadbalancer::step::Besides;
 
 fn port(port: i32, cidr: &str) -> Rule {
     Rule::port("tcp", port, v4(cidr))
@@ -85,6 +86,15 @@ fn what_is_missing_is_opened_before_what_is_too_much_is_closed() {
         ]
     );
     assert_eq!(set_exactly(&group, &found, &split(&found), "of a test"), []);
+}
+
+#[test]
+fn what_users_have_opened_makes_no_room() {
+    let of_users = Rule::too_big(Peer::PrefixList("pl-1".to_owned()));
+    let (clients, mtu) = (port(80, "10.0.0.0/8"), Rule::too_big(v4("10.0.0.0/8")));
+    let found = join(vec![clients.clone(), mtu.clone(), of_users]);
+    let steps = set_exactly(&Id::from("sg-1"), &found, &[clients, mtu.clone(), port(443, "10.0.0.0/8")], "of a test");
+    assert!(matches!(&steps[0].besides, Besides::Room(room) if room.mtu == [mtu]), "{:?}", steps[0].besides);
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
