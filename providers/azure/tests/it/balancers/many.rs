@@ -4,6 +4,11 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 
 use super::*;
 
+/// The calls of what Services share. On a slow machine the list of the nodes grows old meanwhile and is read again.
+fn shared(scene: &Scene, mark: u64) -> Vec<String> {
+    scene.bed.calls(mark).into_iter().filter(|call| !call.starts_with("virtualMachine")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_services_are_one_write_of_each_shared_object() {
     let options = Options { quotas: [("publicIPAddresses".to_owned(), 2000)].into(), ..Options::default() };
@@ -21,14 +26,14 @@ async fn a_hundred_services_are_one_write_of_each_shared_object() {
     let mark = scene.mark();
     scene.ensure(&names).await;
     assert_eq!(scene.writes(mark), BTreeMap::new());
-    assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
+    assert_eq!(shared(&scene, mark).len(), 3, "{:?}", scene.bed.calls(mark));
     let mark = scene.mark();
     let services: Vec<_> = names.iter().map(|name| scene.services[*name].clone()).collect();
     let balancers = scene.balancers();
     let found = futures::future::join_all(services.iter().map(|service| balancers.get(CLUSTER, service))).await;
     assert!(found.into_iter().all(|found| found.unwrap().is_some()));
     // The first one does not wait for others.
-    assert_eq!(scene.bed.calls(mark).len(), 2 * 3, "{:?}", scene.bed.calls(mark));
+    assert_eq!(shared(&scene, mark).len(), 2 * 3, "{:?}", scene.bed.calls(mark));
     let mark = scene.mark();
     scene.delete(&names).await;
     let writes = scene.writes(mark);
