@@ -9,6 +9,7 @@ use ccm_provider::{
 };
 use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
+use futures::future::{BoxFuture, join_all};
 
 use super::conditions::Progress;
 use super::sync::{AGAIN, Prepared, Purpose, Reply};
@@ -32,6 +33,7 @@ impl ServiceController {
         &self,
         prepared: Prepared<'_>,
         reply: Option<Reply>,
+        early: Vec<BoxFuture<'_, ()>>,
         took: Duration,
     ) -> Result<Outcome, SyncError> {
         match prepared {
@@ -47,6 +49,7 @@ impl ServiceController {
             }
             Prepared::Provider(work, purpose) => {
                 let _finishing = self.finishing(&work.service.key());
+                join_all(early).await;
                 match reply {
                     Some(reply) => self.finish(&work, purpose, reply, took).await,
                     None => Err(SyncError::Retry("no answer from the provider".into())),

@@ -22,8 +22,9 @@ use ccm_provider::{
 use ccm_runtime::GateError;
 use ccm_runtime::runner::{self, HOLDS, Outcome, Rest, SyncError};
 use ccm_runtime::writer::ServicePatch;
-use futures::FutureExt as _;
+use futures::channel::mpsc::{self, UnboundedSender};
 use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
 
 use super::hosts::Chosen;
@@ -51,6 +52,9 @@ pub(super) enum Prepared<'a> {
     /// A write to the API server takes long: the Service goes on when it is done, not in this round.
     Later(BoxFuture<'a, Result<Outcome, SyncError>>),
 }
+
+/// Receives the statuses that are known before the call of the provider ends.
+type Publish = UnboundedSender<(ServiceWork, LoadBalancerStatus)>;
 
 /// The reply to one item of the provider's work.
 pub(super) enum Reply {
@@ -117,7 +121,9 @@ impl ServiceController {
                 _ => None,
             })
             .collect();
-        let mut call = pin!(self.call_provider(&items));
+        let (publish, mut published) = mpsc::unbounded();
+        let mut early: Vec<(ServiceKey, BoxFuture<'_, ()>)> = Vec::new();
+        let mut call = pin!(self.call_provider(&items, &publish));
         let (replies, took) = poll_fn(|context| {
             // A write that was put off goes on: it may hold a place that others wait for.
             for (_, prepared) in &mut prepared {
@@ -127,6 +133,10 @@ impl ServiceController {
                     *prepared = Prepared::Ended(outcome);
                 }
             }
+            while let Poll::Ready(Some((work, status))) = published.poll_next_unpin(context) {
+                early.push((work.service.key(), self.write_early(work, status).boxed()));
+            }
+            early.retain_mut(|(_, write)| write.poll_unpin(context).is_pending());
             call.as_mut().poll(context)
         })
         .await;
@@ -136,8 +146,9 @@ impl ServiceController {
                 Prepared::Provider(..) => replies.next(),
                 _ => None,
             };
+            let early: Vec<_> = early.extract_if(.., |(of, _)| of == key.key()).map(|(_, write)| write).collect();
             async move {
-                let outcome = self.finish_prepared(prepared, reply, took).await;
+                let outcome = self.finish_prepared(prepared, reply, early, took).await;
                 (key, outcome)
             }
             .boxed()
@@ -301,7 +312,7 @@ impl ServiceController {
                 due.push(work);
             }
         }
-        let (replies, took) = self.call_provider(&due).await;
+        let (replies, took) = self.call_provider(&due, &mpsc::unbounded().0).await;
         let mut failed = BTreeMap::new();
         for (work, reply) in due.iter().zip(replies) {
             let ended = self.finish(work, Purpose::Forget, reply, took).await;
@@ -325,7 +336,7 @@ impl ServiceController {
     }
 
     /// Whether the Service changed since this work was prepared, so that the next sync does something else.
-    fn is_outdated(&self, work: &ServiceWork) -> bool {
+    pub(super) fn is_outdated(&self, work: &ServiceWork) -> bool {
         let role = &self.config.role;
         let now = self.shared.services.get(&work.service.key());
         let now = now.filter(|now| now.metadata.uid == work.service.metadata.uid);
@@ -473,7 +484,7 @@ impl ServiceController {
     }
 
     /// One call for each set of items with a common group, in sequence; one reply per item, and the total time.
-    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Reply>, Duration) {
+    async fn call_provider(&self, items: &[ServiceWork], publish: &Publish) -> (Vec<Reply>, Duration) {
         let began = Instant::now();
         let (mut replies, mut sound) = (BTreeMap::new(), Vec::new());
         for (place, item) in items.iter().enumerate() {
@@ -485,14 +496,18 @@ impl ServiceController {
         let work: Vec<ServiceWork> = sound.iter().map(|(_, item)| item.clone()).collect();
         for batch in ccm_provider::batches(&*self.balancer, &work) {
             let batch = batch.into_iter().filter_map(|place| sound.get(place).cloned()).collect();
-            replies.extend(self.call_batch(batch).await);
+            replies.extend(self.call_batch(batch, publish).await);
         }
         (replies.into_values().collect(), began.elapsed())
     }
 
     /// One call for these items. If the provider panics, the call is made again for each half, so that only the
     /// Services to blame fail.
-    fn call_batch(&self, batch: Vec<(usize, ServiceWork)>) -> BoxFuture<'_, Vec<(usize, Reply)>> {
+    fn call_batch<'a>(
+        &'a self,
+        batch: Vec<(usize, ServiceWork)>,
+        publish: &'a Publish,
+    ) -> BoxFuture<'a, Vec<(usize, Reply)>> {
         async move {
             let (outdated, mut batch): (Vec<_>, Vec<_>) =
                 batch.into_iter().partition(|(_, work)| self.is_outdated(work));
@@ -501,7 +516,13 @@ impl ServiceController {
                 return replies;
             }
             let items: Vec<ServiceWork> = batch.iter().map(|(_, work)| work.clone()).collect();
-            let scope = runner::scope().with_finalizers(Arc::new(Adds(self.shared.clone())));
+            let (publish_one, of) = (publish.clone(), items.clone());
+            let scope = runner::scope().with_finalizers(Arc::new(Adds(self.shared.clone()))).with_statuses(
+                move |place, status| {
+                    let work = of.get(place).cloned();
+                    work.into_iter().for_each(|work| drop(publish_one.unbounded_send((work, status.clone()))));
+                },
+            );
             let panicked = AtomicBool::new(false);
             let call = async {
                 let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
@@ -516,8 +537,8 @@ impl ServiceController {
             match answers {
                 Ok(_) if panicked.into_inner() && batch.len() > 1 => {
                     let half = batch.split_off(batch.len() / 2);
-                    replies.extend(self.call_batch(batch).await);
-                    replies.extend(self.call_batch(half).await);
+                    replies.extend(self.call_batch(batch, publish).await);
+                    replies.extend(self.call_batch(half, publish).await);
                 }
                 Ok(answers) => replies.extend(places().zip(answers.into_iter().map(Reply::Answer))),
                 Err(closed) => replies.extend(places().map(|place| (place, Reply::Closed(closed.clone())))),

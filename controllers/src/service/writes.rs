@@ -133,6 +133,17 @@ impl ServiceController {
         written.map_err(|error| SyncError::gate("failed to update load balancer status", error))
     }
 
+    /// Writes the status of a Service while the call of the provider goes on for others. Its answer writes the rest.
+    pub(super) async fn write_early(&self, work: ServiceWork, status: LoadBalancerStatus) {
+        if self.is_outdated(&work) {
+            return;
+        }
+        let patch = ServicePatch { status: Some(status), ..ServicePatch::default() };
+        if let Err(error) = self.write(&work.service, patch, &Notes::default()).await {
+            tracing::debug!(service = %work.service.key(), %error, "the status is written at the end of the call");
+        }
+    }
+
     fn add_notes(&self, patch: &mut ServicePatch, service: &Service, now: &Service, notes: &Notes) {
         let differs = |(key, value): &(&String, &Option<String>)| now.metadata.annotations.get(*key) != value.as_ref();
         patch.annotations = notes.annotations.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::future::{Either, select};
 
 use crate::error::ProviderError;
-use crate::service::Service;
+use crate::service::{LoadBalancerStatus, Service};
 
 /// The delay in the error of work that ended because the process stops.
 const NEXT_LEADER: Duration = Duration::from_secs(1);
@@ -47,12 +47,16 @@ pub trait Finalizers: Send + Sync {
 /// Receives answers for single items: see [`Scope::answer`].
 type Answers = dyn Fn(usize, &Result<(), ProviderError>) + Send + Sync;
 
+/// Receives statuses of single Services: see [`Scope::publish`].
+type Statuses = dyn Fn(usize, LoadBalancerStatus) + Send + Sync;
+
 /// The scope of one call. The default one is that of tools and tests: nothing limits the call.
 #[derive(Clone, Default)]
 pub struct Scope {
     turn: Option<Arc<dyn Turn>>,
     finalizers: Option<Arc<dyn Finalizers>>,
     answers: Option<Arc<Answers>>,
+    statuses: Option<Arc<Statuses>>,
     completes: bool,
 }
 
@@ -80,6 +84,12 @@ impl Scope {
         Self { answers: Some(Arc::new(receive)), ..self }
     }
 
+    /// The scope with the receiver of early statuses.
+    #[must_use]
+    pub fn with_statuses(self, receive: impl Fn(usize, LoadBalancerStatus) + Send + Sync + 'static) -> Self {
+        Self { statuses: Some(Arc::new(receive)), ..self }
+    }
+
     /// The scope for writes that complete earlier ones of the call, such as the replacement of what was deleted: the shutdown
     /// waits for them. It limits the time of all work in flight.
     #[must_use]
@@ -92,6 +102,14 @@ impl Scope {
     pub fn answer(&self, place: usize, answer: &Result<(), ProviderError>) {
         if let Some(receive) = &self.answers {
             receive(place, answer);
+        }
+    }
+
+    /// Returns the status of the Service at this place early: its load balancer is complete, and the call goes on for
+    /// others. The call still returns all answers.
+    pub fn publish(&self, place: usize, status: LoadBalancerStatus) {
+        if let Some(receive) = &self.statuses {
+            receive(place, status);
         }
     }
 

@@ -13,6 +13,7 @@ use ccm_provider::{
     ErrorClass, Finding, GroupKey, LoadBalancer, LoadBalancerStatus, Node, Plan as Printed, ProviderError, Related,
     Scope, Service, ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Severity,
 };
+use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde::Deserialize as _;
@@ -89,7 +90,7 @@ impl<C: BalancerCloud> Engine<C> {
         self.begin(&run, &mut plan, &mut results).await;
         self.wait_for_creations(&run, &mut plan, &mut results);
         let mut planned = plan.places(work.len());
-        let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
+        let mut conflicts = self.execute(cluster, &run, &observed, &wanted, &plan, &mut results).await;
         let mut replans = self.cloud.replans();
         while !conflicts.is_empty() && replans > 0 {
             replans -= 1;
@@ -107,7 +108,7 @@ impl<C: BalancerCloud> Engine<C> {
             planned.extend(plan.places(work.len()));
             // The first round may have left operations.
             run.parked = self.memory.parked(&groups);
-            conflicts = self.execute(&run, &observed, &wanted, &plan, &mut second).await;
+            conflicts = self.execute(cluster, &run, &observed, &wanted, &plan, &mut second).await;
             // Who was faster twice with the same object may always be.
             if !second.lost.is_disjoint(&results.lost) {
                 replans = 0;
@@ -245,6 +246,7 @@ impl<C: BalancerCloud> Engine<C> {
     /// Executes a plan, and returns the items that failed because another writer was faster.
     async fn execute(
         &self,
+        cluster: &str,
         run: &Run<'_, C>,
         observed: &C::Observed,
         wanted: &C::Wanted,
@@ -259,10 +261,32 @@ impl<C: BalancerCloud> Engine<C> {
         if !plan.steps.is_empty() {
             self.runs.fetch_add(1, Ordering::SeqCst);
             self.recent.lock().clear();
-            run.steps(&plan.steps, &refused, results).await;
+            let publish = |places| self.publish(cluster, run, observed, wanted, places).boxed();
+            run.steps(&plan.steps, &refused, results, &publish).await;
             self.runs.fetch_add(1, Ordering::SeqCst);
         }
         results.conflicts()
+    }
+
+    /// Publishes the statuses of these Services. An error is left to the end of the call.
+    async fn publish(
+        &self,
+        cluster: &str,
+        run: &Run<'_, C>,
+        before: &C::Observed,
+        wanted: &C::Wanted,
+        places: BTreeSet<usize>,
+    ) {
+        let after = self.cloud.observe_after(cluster, run.work, wanted, before);
+        let Ok(observed) = within("observing the load balancer", READ_DEADLINE, after).await else { return };
+        let Ok(left) = self.cloud.plan(&observed, wanted) else { return };
+        for (place, item) in run.work.iter().enumerate() {
+            if item.action == ServiceAction::Ensure && places.contains(&place) {
+                let (observed, left, service) = (&observed, &left, &*item.service);
+                let reached = Reached { observed, made: run.made, wanted, service, place, left };
+                self.cloud.status(&reached).into_iter().for_each(|status| run.scope.publish(place, status));
+            }
+        }
     }
 
     fn answer(
@@ -433,7 +457,7 @@ pub async fn write_all<C: BalancerCloud>(
     let (memory, groups, scope, parked) = (&Memory::default(), &BTreeSet::new(), &Scope::default(), BTreeMap::new());
     let run = Run { cloud, memory, work, groups, made: &made, scope, parked };
     let mut results = Results::new(work.len());
-    run.steps(steps, &BTreeMap::new(), &mut results).await;
+    run.steps(steps, &BTreeMap::new(), &mut results, &|_| std::future::ready(()).boxed()).await;
     results.errors.into_iter().flatten().next().map_or(Ok(()), Err)?;
     cloud.finish(&made)
 }

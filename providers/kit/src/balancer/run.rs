@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Either};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,6 +34,9 @@ pub(super) struct Run<'a, C: BalancerCloud> {
     /// Operations of earlier calls and plans that are not done, by object.
     pub(super) parked: BTreeMap<String, Arc<Parked<C::Write>>>,
 }
+
+/// Publishes the statuses of Services whose steps have ended, while a write for another one has no answer yet.
+pub(super) type Publish<'p> = dyn Fn(BTreeSet<usize>) -> BoxFuture<'p, ()> + Sync + 'p;
 
 /// The result of a run.
 #[derive(Debug)]
@@ -137,10 +142,11 @@ impl<C: BalancerCloud> Run<'_, C> {
         steps: &[Step<C::Write>],
         refused: &BTreeMap<usize, ProviderError>,
         results: &mut Results,
+        publish: &Publish<'_>,
     ) {
         let mut schedule = Schedule::new(steps, self.work.len());
         let with_steps: Vec<usize> = (0..self.work.len()).filter(|place| !schedule.has_ended(*place)).collect();
-        let accepted = Accepted::default();
+        let (accepted, mut published) = (Accepted::default(), BTreeSet::new());
         let mut running = FuturesUnordered::new();
         let mut due = schedule.first();
         let mut last = Instant::now();
@@ -151,7 +157,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                 let prevented = match refused.get(&index) {
                     _ if results.is_blocked(step) => {
                         if self.is_missed(step, steps, results) {
-                            running.push(self.step(index, steps, true, &accepted));
+                            running.push(Either::Left(self.step(index, steps, true, &accepted)));
                             continue;
                         }
                         None
@@ -162,7 +168,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                     None => match self.prevented(step, later).or_else(|| self.refused_after(step, later)) {
                         Some(error) => Some(error),
                         None => {
-                            running.push(self.step(index, steps, false, &accepted));
+                            running.push(Either::Left(self.step(index, steps, false, &accepted)));
                             continue;
                         }
                     },
@@ -191,7 +197,16 @@ impl<C: BalancerCloud> Run<'_, C> {
                 Ok(None) => return,
                 Err(_) if soon < look => {}
                 // A write has no answer yet, or its Service has no traffic until it is done.
-                Err(_) if accepted.lock().len() < running.len() => looked = Instant::now(),
+                Err(_) if accepted.lock().len() < running.len() => {
+                    looked = Instant::now();
+                    let ready = |place: &&usize| schedule.has_ended(**place) && !results.has_failed(**place);
+                    let ready: BTreeSet<usize> = with_steps.iter().filter(ready).copied().collect();
+                    let ready: BTreeSet<usize> = &ready - &published;
+                    if !ready.is_empty() {
+                        published.extend(&ready);
+                        running.push(Either::Right(publish(ready).map(|()| (steps.len(), Ok(())))));
+                    }
+                }
                 Err(_) if last.elapsed() < PATIENCE && self.replaces_any(&accepted, steps) => looked = Instant::now(),
                 Err(_) => {
                     running.clear();

@@ -22,6 +22,8 @@ enum Fate {
     Unread,
     /// A conflict at the first try.
     Loses,
+    /// Without an answer.
+    Silent,
 }
 
 /// A cloud whose plan is the list of its steps that are not written.
@@ -117,6 +119,7 @@ impl BalancerCloud for Script {
         match self.fates.get(step.write) {
             Some(Fate::Refused(class)) => return Err(ProviderError::new(class.clone(), "refused")),
             Some(Fate::Loses) if is_first => return Err(ProviderError::new(ErrorClass::Conflict, "changed")),
+            Some(Fate::Silent) => std::future::pending().await,
             Some(Fate::Fails) => return Ok(Written::Failed(ProviderError::unknown("it failed"))),
             Some(Fate::FailsAndIsRefused) => {
                 let is_first = self.accepted.lock().insert(operation.name, Instant::now()).is_none();

@@ -244,3 +244,49 @@ async fn writes_that_are_put_off_hold_no_places_while_the_cloud_works() {
     assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(cloud.0.lock().at_work.len(), 1, "the group is still at work");
 }
+
+/// The status of the first Service is known at once; the call goes on.
+struct Early;
+
+impl CloudProvider for Early {
+    fn name(&self) -> &str {
+        "early"
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(Self))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for Early {
+    fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey("all".into())].into()
+    }
+
+    async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Ok(None)
+    }
+
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
+        let ingress = LoadBalancerIngress { ip: "203.0.113.1".into(), ..LoadBalancerIngress::default() };
+        let status = LoadBalancerStatus { ingress: vec![ingress] };
+        scope.publish(0, status.clone());
+        tokio::time::sleep(Duration::from_secs(45)).await;
+        work.iter().map(|_| Ok(Some(status.clone())).into()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_while_the_call_goes_on_for_others() {
+    let rig = Rig::new("").await;
+    for name in ["first", "second"] {
+        rig.create(service(name)).await;
+    }
+    let _manager = rig.start_with(Arc::new(Early), &[SERVICES]).await;
+    rig.pass(MINUTE / 2).await;
+    assert!(has_address(&rig.service("first").await.unwrap()));
+    assert!(!has_address(&rig.service("second").await.unwrap()));
+    rig.until_service("second", "has an address", has_address).await;
+    assert_eq!(bodies(&rig, "first").iter().filter(|(_, body)| body.contains("203.0.113.1")).count(), 1);
+}

@@ -32,6 +32,23 @@ async fn an_operation_that_takes_long_withholds_nothing_from_others_and_is_not_s
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_withholds_no_status_of_others() {
+    let of = |name, item| step(name, Items::one(item), Part::new(Kind::Frame)).stage(1);
+    let steps = vec![of("rule of a", 0), of("rule of b", 1), of("rule of c", 2)];
+    let fates =
+        [("rule of a", Fate::Silent), ("rule of b", Fate::Takes(Duration::from_secs(5))), ("rule of c", invalid())];
+    let engine = engine(steps, &fates);
+    let published = Arc::new(Mutex::new(Vec::new()));
+    let receiver = published.clone();
+    let scope =
+        Scope::default().with_statuses(move |place, status| receiver.lock().push((place, hostname(Some(status)))));
+    let work = ensure(&["a", "b", "c", "d"]);
+    let call = engine.reconcile("c", &work, &scope);
+    assert!(tokio::time::timeout(Duration::from_secs(8), call).await.is_err(), "the first one hangs");
+    assert_eq!(*published.lock(), [(1, "b".to_owned())], "once, and not of what failed or had no step");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
     let hour = Fate::Takes(Duration::from_secs(3600));
     let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", hour)]);
