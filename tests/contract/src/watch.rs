@@ -84,6 +84,8 @@ pub enum Effect {
     },
     /// There is no answer, and no effect.
     Hangs,
+    /// The call is served: it is only found among the others.
+    Served,
 }
 
 impl Effect {

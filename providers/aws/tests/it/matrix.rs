@@ -230,6 +230,7 @@ fn effect(operation: &Operation, trouble: Trouble) -> Result<Effect, &'static st
         Trouble::Lost => Ok(Effect::AnswerLost),
         Trouble::FailsLater => Err("AWS has no operations that fail later"),
         Trouble::Hangs => Ok(Effect::Hangs),
+        Trouble::Stops => Ok(Effect::Served),
         Trouble::Half if operation.writes => Err("only lists have pages"),
         Trouble::Half if operation.continued => {
             Ok(Effect::code(500, "InternalError", "An internal error has occurred"))

@@ -223,6 +223,7 @@ fn effect(operation: &Operation, trouble: Trouble) -> Result<Effect, &'static st
         }),
         Trouble::FailsLater => Err("only writes begin an operation"),
         Trouble::Hangs => Ok(Effect::Hangs),
+        Trouble::Stops => Ok(Effect::Served),
         Trouble::Half if is_list && operation.continued => {
             code(503, "ServiceUnavailable", "The service is unavailable.")
         }

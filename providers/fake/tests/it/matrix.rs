@@ -71,6 +71,7 @@ impl MatrixCloud for Cloud {
             Trouble::Lost if operation.writes => Ok(Effect::AnswerLost),
             Trouble::Lost => Err("a lost answer to a read is an error like any other"),
             Trouble::Hangs => Ok(Effect::Hangs),
+            Trouble::Stops => Ok(Effect::Served),
             Trouble::NotFound | Trouble::Conflict => Err("the table has no such error"),
             Trouble::Html | Trouble::Half => Err("the table is no server"),
             Trouble::FailsLater => Err("the table has no operations that end later"),
@@ -144,7 +145,7 @@ impl MatrixCloud for Cloud {
     async fn strike(&self, strike: Option<Strike>) {
         let from = self.watched().len();
         let number = self.strikes.lock().len();
-        let rule = strike.as_ref().map(|strike| {
+        let rule = strike.as_ref().filter(|strike| strike.effect != Effect::Served).map(|strike| {
             let mut rule = match &strike.effect {
                 Effect::Code { code, message, .. } => json!({"kind": code, "error": message}),
                 Effect::AnswerLost => json!({"error": "the answer is lost", "applied": true}),

@@ -11,7 +11,7 @@ use ccm_provider::metric::{Def, IntGaugeVec, Registry};
 use ccm_provider::{ProviderContext, Service};
 
 use crate::annotations::{Annotations, GLOBAL_ACCESS, SUBNET, Scheme};
-use crate::loadbalancer::owner;
+use crate::loadbalancer::claim;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 const FEATURES: [&str; 5] =
@@ -90,8 +90,8 @@ fn deny_rules(denies: bool, removes: bool) -> [&'static str; 2] {
 fn count(services: &[Arc<Service>]) -> Counts {
     let mut counts = Counts::default();
     for service in services.iter().filter(|service| service.wants_load_balancer()) {
-        let scheme = owner::scheme(service);
-        if !owner::begun(service).contains(&scheme) {
+        let scheme = claim::scheme(service);
+        if !claim::begun(service).contains(&scheme) {
             continue;
         }
         let succeeded = !service.status.load_balancer.ingress.is_empty();

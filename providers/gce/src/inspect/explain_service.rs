@@ -9,10 +9,10 @@ use super::Inspector;
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::last_part;
+use crate::loadbalancer::claim::real_scheme;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::real_scheme;
 use crate::loadbalancer::wanted::Item;
 
 pub(super) async fn explain(gce: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {

@@ -9,9 +9,9 @@ use ccm_provider::{Fact, Service};
 use super::explain_service as state;
 use crate::annotations::Scheme;
 use crate::loadbalancer::Balancers;
+use crate::loadbalancer::claim::real_scheme;
 use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::real_scheme;
 use crate::loadbalancer::wanted::Wanted;
 use crate::ownership::{CLASSES, described_service};
 

@@ -3,8 +3,8 @@
 use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
 use crate::annotations::{Annotations, lint};
-use crate::loadbalancer::owner;
-use crate::loadbalancer::owner::is_mixed;
+use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::is_mixed;
 use crate::loadbalancer::wanted::{MIXED, problems};
 use crate::ownership::CLASSES;
 use crate::start::config::Config;
@@ -20,7 +20,7 @@ impl Lint for Checks {
             return Vec::new();
         }
         let annotations = Annotations::read(&service.metadata.annotations);
-        let scheme = owner::scheme(service);
+        let scheme = claim::scheme(service);
         let mut findings = lint(annotations, scheme);
         let mixed = is_mixed(service).then(|| ("spec.ports", MIXED.to_owned()));
         // The API server requires ports.

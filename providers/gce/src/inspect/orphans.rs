@@ -18,9 +18,9 @@ use crate::client::balancing::{BackendService, ForwardingRule, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
 use crate::client::resource::last_part;
+use crate::loadbalancer::claim::{finalizer, real_scheme};
 use crate::loadbalancer::hosts::{Host, Hosts};
-use crate::loadbalancer::owner::finalizer;
-use crate::loadbalancer::plan::{backend_name, real_scheme};
+use crate::loadbalancer::plan::backend_name;
 use crate::ownership::ClusterNames;
 
 /// The objects of load balancers in this region, and those of the cluster.

@@ -23,6 +23,7 @@ use crate::client::balancing::ForwardingRule;
 use crate::client::operation::ORGANIZATION_POLICY;
 use crate::client::resource::{Collection, last_part};
 
+pub(crate) mod claim;
 pub(crate) mod env;
 mod events;
 pub(crate) mod facts;
@@ -34,7 +35,6 @@ mod missing;
 mod observe;
 pub(crate) mod observed;
 mod ongoing;
-pub(crate) mod owner;
 mod parts;
 pub(crate) mod plan;
 mod ports;
@@ -44,16 +44,16 @@ mod turns;
 pub(crate) mod wanted;
 mod write;
 
+use claim::Owner;
 use env::Env;
 use events::Events;
 use facts::Facts;
 use observe::Reads;
 use observed::Observed;
 use ongoing::Ongoing;
-use owner::Owner;
 use step::{Outputs, Step};
 pub(crate) use turns::InTurn;
-use wanted::{Item, Wanted};
+use wanted::Wanted;
 use write::Writer;
 
 /// The groups of Services.
@@ -120,8 +120,8 @@ impl BalancerCloud for Balancers {
     /// One group for each of its kinds, and none of its own: Services with the same groups are processed together, and
     /// their operations run concurrently.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
-        let mut kinds = owner::begun(service);
-        kinds.insert(owner::scheme(service));
+        let mut kinds = claim::begun(service);
+        kinds.insert(claim::scheme(service));
         let shared = kinds.into_iter().map(|kind| match kind {
             Scheme::External => EXTERNAL,
             Scheme::Internal => INTERNAL,
@@ -130,7 +130,7 @@ impl BalancerCloud for Balancers {
     }
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
-        owner::finalizers(&self.env.options, service)
+        claim::finalizers(&self.env.options, service)
     }
 
     /// The rule may show that another controller made the load balancer, for which the finalizer is a mark of ours.
@@ -201,7 +201,7 @@ impl BalancerCloud for Balancers {
         let rule = reached.observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
         // Another controller, or the former kind of the Service, has a rule of the same name.
         let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
-        let is_ours = |rule: &&ForwardingRule| is_any && !plan::is_foreign(rule) || is_of_kind(item, rule);
+        let is_ours = |rule: &&ForwardingRule| is_any && !claim::is_foreign(rule) || claim::is_of_kind(item, rule);
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
         let made = || reached.made.lock().rules.get(&reached.place).cloned().filter(|_| is_unread).map(status);
@@ -259,7 +259,7 @@ impl BalancerCloud for Balancers {
         if let Some(cloud) = self.cloud.as_ref().filter(|_| is_done) {
             cloud.reads.settle(item);
         }
-        let rule = observed.rule(&item.names).filter(|rule| is_of_kind(item, rule));
+        let rule = observed.rule(&item.names).filter(|rule| claim::is_of_kind(item, rule));
         if let Some(rule) = rule.filter(|_| self.env.options.writes_annotations) {
             let name = |url: &str| Some(last_part(url).to_owned()).filter(|name| !name.is_empty());
             notes.annotations.insert(BACKEND_SERVICE.row.key.to_owned(), name(&rule.backend_service));
@@ -267,11 +267,6 @@ impl BalancerCloud for Balancers {
         }
         notes
     }
-}
-
-/// Whether a rule is one of ours, of the kind that the Service asks for.
-fn is_of_kind(item: &Item, rule: &ForwardingRule) -> bool {
-    !plan::is_foreign(rule) && plan::real_scheme(rule) == item.scheme
 }
 
 fn status(ip: String) -> LoadBalancerStatus {

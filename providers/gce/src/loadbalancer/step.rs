@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_kit::balancer::{Kind, Part};
+use ccm_kit::balancer::{Kind, Part, filled_body, placeholder};
 use ccm_provider::{Change, Risk, Subject, Verb};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -172,33 +172,14 @@ impl Outputs {
     }
 }
 
-/// Replaces the placeholder in the strings of a body with an address.
-pub(super) fn filled(mut value: Value, address: Option<&str>) -> Value {
-    fill(&mut value, address);
-    value
-}
-
-fn fill(value: &mut Value, address: Option<&str>) {
-    match value {
-        Value::String(text) => {
-            if let Some(address) = address.filter(|_| text.contains(RESERVED)) {
-                *text = text.replace(RESERVED, address);
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(|value| fill(value, address)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| fill(value, address)),
-        _ => {}
-    }
+/// The body with the address of its placeholder, if it is known.
+pub(super) fn filled(body: &Value, address: Option<&str>) -> Value {
+    filled_body(body, &|name| address.filter(|_| RESERVED == placeholder(name)).map(str::to_owned))
 }
 
 /// Whether a body still contains the placeholder.
-pub(super) fn is_unfilled(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains(RESERVED),
-        Value::Array(list) => list.iter().any(is_unfilled),
-        Value::Object(fields) => fields.values().any(is_unfilled),
-        _ => false,
-    }
+pub(super) fn is_unfilled(body: &Value) -> bool {
+    body.to_string().contains(RESERVED)
 }
 
 impl Act {

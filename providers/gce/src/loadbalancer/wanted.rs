@@ -6,9 +6,9 @@ use ccm_kit::annotations::Annotations;
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Subject};
 
+use super::claim::{self, Owner, is_mixed};
 use super::env::Env;
 use super::hosts::Hosts;
-use super::owner::{self, Owner, is_mixed};
 use crate::annotations::{self as keys, Scheme, Tier};
 use crate::ownership::{CLASS_EXTERNAL, Names};
 
@@ -115,9 +115,9 @@ pub(super) fn wanted(env: &Env, work: &[ServiceWork]) -> (Wanted, Vec<Result<(),
 
 fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let service = &*work.service;
-    let scheme = owner::scheme(service);
-    let owner = owner::owner(&env.options, service, work.action);
-    let begun = owner::begun(service);
+    let scheme = claim::scheme(service);
+    let owner = claim::owner(&env.options, service, work.action);
+    let begun = claim::begun(service);
     let has_others = begun.contains(&scheme.other()) && work.action != ServiceAction::UpdateHosts;
     // Services of a foreign class are never touched.
     let is_foreign = service.spec.load_balancer_class.is_some();

@@ -283,7 +283,7 @@ impl Writer<'_> {
                 outputs.lock().kept_firewalls.extend(&step.items);
                 if !firewall.is_admitted && !firewall.is_deny {
                     let mut rule = serde_json::to_value(&firewall.rule).unwrap_or_default();
-                    rule = filled(rule, address);
+                    rule = filled(&rule, address);
                     let rule = serde_json::from_value(rule).unwrap_or_else(|_| firewall.rule.clone());
                     let line = firewall.command.line(&rule, &self.env.links.network_project);
                     self.events.command(&firewall.subject, &line);
@@ -361,7 +361,7 @@ fn explained(error: ApiError, write: &Write) -> ProviderError {
 }
 
 fn complete(write: &Write, address: Option<&str>) -> Result<Write, ProviderError> {
-    let body = write.body.clone().map(|body| filled(body, address));
+    let body = write.body.as_ref().map(|body| filled(body, address));
     if body.as_ref().is_some_and(is_unfilled) {
         return Err(ProviderError::bug(format!("{write}: the address is not known yet")));
     }

@@ -167,6 +167,7 @@ impl MatrixCloud for Cloud {
             }),
             Trouble::FailsLater => Err("only writes begin an operation"),
             Trouble::Hangs => Ok(Effect::Hangs),
+            Trouble::Stops => Ok(Effect::Served),
             Trouble::Half if is_list && operation.continued => Ok(Effect::code(503, "backendError", "Backend Error")),
             Trouble::Half if is_list => Ok(Effect::AnswerCut),
             Trouble::Half => Err("only lists have pages"),

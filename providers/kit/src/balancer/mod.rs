@@ -25,6 +25,7 @@ mod journal;
 mod lookups;
 mod memory;
 mod parked;
+mod placeholder;
 mod run;
 mod schedule;
 mod step;
@@ -45,6 +46,7 @@ use serde::de::DeserializeOwned;
 
 pub use engine::{Engine, write_all};
 pub use journal::Journal;
+pub use placeholder::{filled, filled_body, placeholder};
 pub use run::is_refusal;
 pub use step::{Items, Kind, Part, Plan, Step};
 

@@ -1,10 +1,11 @@
 //! The writes of a plan, as data.
 //!
 //! A later write may need the ID of an object that an earlier one creates: the path or a text of the body contains the
-//! placeholder `{name}`, which is replaced from the [`Outputs`] when the write is sent.
+//! [`placeholder`](ccm_kit::balancer::placeholder) of its name, for which the [`Outputs`] have the ID when the write is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_kit::balancer::{filled, filled_body};
 use ccm_provider::{ProviderError, Verb};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -194,39 +195,23 @@ impl Outputs {
         }
     }
 
-    /// The text with its placeholders replaced by IDs.
+    /// The text with the IDs of its placeholders.
     pub(crate) fn fill(&self, text: &str) -> String {
-        let made = self.lock();
-        let mut text = text.to_owned();
-        while let Some((start, end)) =
-            text.find('{').and_then(|start| Some((start, text.get(start..)?.find('}')? + start)))
-        {
-            let Some(id) = text.get(start + 1..end).and_then(|name| made.ids.get(name)) else { break };
-            text.replace_range(start..=end, id);
-        }
-        text
+        filled(text, &self.ids())
     }
 
-    /// The body with its placeholders replaced by IDs.
+    /// The body with the IDs of its placeholders.
     pub(crate) fn fill_body(&self, body: &Value) -> Value {
-        match body {
-            Value::String(text) if text.starts_with('{') => Value::String(self.fill(text)),
-            Value::Array(list) => list.iter().map(|value| self.fill_body(value)).collect(),
-            Value::Object(map) => {
-                Value::Object(map.iter().map(|(key, value)| (key.clone(), self.fill_body(value))).collect())
-            }
-            other => other.clone(),
-        }
+        filled_body(body, &self.ids())
+    }
+
+    fn ids(&self) -> impl Fn(&str) -> Option<String> {
+        |name| self.lock().ids.get(name).cloned()
     }
 }
 
 fn kind_of(step: &Step) -> (usize, String) {
     (step.write.place, step.summary.kind.to_string())
-}
-
-/// The placeholder of a future ID.
-pub(crate) fn made(name: &str) -> String {
-    format!("{{{name}}}")
 }
 
 impl Order {
@@ -239,22 +224,5 @@ impl Order {
                 | Write::MoveToFloatingIp { .. }
                 | Write::DeleteFloatingIp { .. }
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn ids_are_filled_in_where_they_are_named() {
-        let outputs = Outputs::default();
-        outputs.put("listener 80", "l-1");
-        assert_eq!(outputs.fill(&format!("pools/{}/members", made("listener 80"))), "pools/l-1/members");
-        let body = json!({"pool": {"listener_id": made("listener 80"), "name": "a", "tags": ["x"]}});
-        assert_eq!(outputs.fill_body(&body), json!({"pool": {"listener_id": "l-1", "name": "a", "tags": ["x"]}}));
-        assert_eq!(outputs.fill("{unknown}"), "{unknown}");
     }
 }

@@ -274,6 +274,7 @@ fn effect(operation: &Operation, trouble: Trouble) -> Result<Effect, &'static st
         }
         Trouble::FailsLater => Err("only changes of balancers end later"),
         Trouble::Hangs => Ok(Effect::Hangs),
+        Trouble::Stops => Ok(Effect::Served),
         Trouble::Half if name.ends_with("_list") && operation.continued => {
             code(500, "HTTPInternalServerError", "Request Failed: internal server error")
         }

@@ -99,10 +99,10 @@ impl<C: Cloud> Simulation for Running<C> {
                 struck: false,
                 at: clock.now(),
             };
-            let fault = strike.as_mut().filter(|strike| strike.hits(&call)).map(|strike| fault_of(&strike.effect));
-            call.struck = fault.is_some();
+            let hit = strike.as_ref().filter(|strike| strike.hits(&call));
+            call.struck = hit.is_some();
             calls.push(call);
-            fault
+            hit.and_then(|strike| fault_of(&strike.effect))
         });
         self.faults(|faults| faults.watch(watch));
     }
@@ -123,9 +123,10 @@ pub(super) struct Watched {
     calls: Vec<watch::Call>,
 }
 
-fn fault_of(effect: &watch::Effect) -> Fault {
+fn fault_of(effect: &watch::Effect) -> Option<Fault> {
     let owned = |code: &str, message: &str| (code.to_owned(), message.to_owned());
-    match effect {
+    let fault = match effect {
+        watch::Effect::Served => return None,
         watch::Effect::Denied => Fault::Deny,
         watch::Effect::Throttled => Fault::Throttle,
         watch::Effect::Html => Fault::Html { status: 502 },
@@ -140,5 +141,6 @@ fn fault_of(effect: &watch::Effect) -> Fault {
             let (code, message) = owned(code, message);
             Fault::Operation { status: *status, code, message }
         }
-    }
+    };
+    Some(fault)
 }

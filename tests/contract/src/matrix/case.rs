@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, LoadBalancerStatus, ProviderError, ServiceAction};
+use async_trait::async_trait;
+use ccm_provider::{ErrorClass, LoadBalancerStatus, ProviderError, ServiceAction, Turn};
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 
@@ -24,6 +25,8 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// How much longer than without a fault the others may take: a call has a timeout of 30 s and may be repeated twice, with
 /// growing pauses.
 const PATIENCE: Duration = Duration::from_secs(95);
+/// The time between two looks whether the process was asked to stop.
+const LOOK: Duration = Duration::from_millis(5);
 /// How often one write may be refused in one pass: the matrix asks four times after a conflict, the provider twice.
 const PER_PASS: usize = 8;
 /// How often a busy object is asked in one pass, which takes at most five minutes.
@@ -173,6 +176,32 @@ pub(super) fn run(case: &Case, effect: &Effect, base: &Baseline) -> Found {
     found
 }
 
+/// A process that is asked to stop while the cloud serves the call of the case.
+struct Stops(Arc<dyn MatrixCloud>);
+
+#[async_trait]
+impl Turn for Stops {
+    fn may_write(&self) -> bool {
+        !self.0.watched().iter().any(|call| call.struck)
+    }
+
+    fn may_complete(&self) -> bool {
+        true
+    }
+
+    async fn ended(&self) {
+        while self.may_write() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn wait_begins(&self) {}
+
+    fn wait_ends(&self) {}
+
+    async fn resumed(&self) {}
+}
+
 struct Run<'a> {
     case: &'a Case,
     effect: &'a Effect,
@@ -198,10 +227,16 @@ impl Run<'_> {
         self.life.published.iter_mut().for_each(Vec::clear);
         self.cloud.watch();
         self.cloud.strike(Some(self.strike())).await;
+        if self.case.trouble == Trouble::Stops {
+            self.life.stops = Some(Arc::new(Stops(Arc::clone(&self.cloud))));
+        }
         let first = self.life.pass(&actions).await?;
         self.found.struck = self.cloud.watched().iter().any(|call| call.struck);
         if !self.found.struck {
             return Ok(());
+        }
+        if self.case.trouble == Trouble::Stops {
+            return self.is_taken_over().await;
         }
         let is_own = self.case.reach == Reach::Own;
         self.error_names_reason(&first);
@@ -225,6 +260,19 @@ impl Run<'_> {
             self.others_are_done(&second).await;
             self.hit_is_served(&second, had, &actions).await;
         }
+        self.ends_well().await
+    }
+
+    /// The process has stopped during the call; another one goes on.
+    async fn is_taken_over(mut self) -> Result<(), Outcome> {
+        let writes = |cloud: &dyn MatrixCloud| cloud.watched().iter().filter(|call| call.writes).count();
+        let before = writes(&*self.cloud);
+        self.life.stops = None;
+        self.foreign().await;
+        self.life.leap(BETWEEN);
+        self.life.restart().await?;
+        let late = writes(&*self.cloud) - before;
+        self.found.holds(Check::Stops, late == 0, || format!("{late} writes after its last call"));
         self.ends_well().await
     }
 
@@ -420,5 +468,6 @@ fn names_reason(effect: &Effect, error: &ProviderError) -> bool {
         Effect::Code { code, message, .. } | Effect::FailsLater { code, message, .. } => has(&[code, message]),
         Effect::Html => has(&["web page"]),
         Effect::AnswerLost | Effect::AnswerCut | Effect::Hangs => has(&["answer"]),
+        Effect::Served => true,
     }
 }

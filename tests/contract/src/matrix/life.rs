@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm_provider::{
     ErrorClass, LoadBalancer, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceAnswer,
-    ServiceWork, batches,
+    ServiceWork, Turn, batches,
 };
 use futures::future::join_all;
 use tokio::time::Instant;
@@ -37,6 +37,8 @@ pub(super) struct Life {
     pub(super) nodes: Vec<NodeRef>,
     /// The statuses that the answers had, by Service.
     pub(super) published: Vec<Vec<LoadBalancerStatus>>,
+    /// A process that may be asked to stop during a pass.
+    pub(super) stops: Option<Arc<dyn Turn>>,
     /// A node that is not a host yet.
     spare: NodeRef,
 }
@@ -80,7 +82,7 @@ impl Life {
         let mut nodes = bed.nodes(&["n1", "n2", "n3"]).await;
         let spare = nodes.remove(2);
         let published = vec![Vec::new(); NAMES.len()];
-        Ok(Self { cloud, bed, services, gone: BTreeSet::new(), nodes, published, spare })
+        Ok(Self { cloud, bed, services, gone: BTreeSet::new(), nodes, published, stops: None, spare })
     }
 
     /// One node leaves, another one joins.
@@ -179,8 +181,9 @@ impl Life {
             }
             let work: Vec<ServiceWork> =
                 open.iter().filter_map(|at| items.get(*at)).map(|item| self.work(item)).collect();
-            let answers = balancer.reconcile(CLUSTER, &work, &Scope::default()).await;
-            let is_over = begin.elapsed() > PASS;
+            let scope = self.stops.clone().map_or_else(Scope::default, Scope::new);
+            let answers = balancer.reconcile(CLUSTER, &work, &scope).await;
+            let is_over = begin.elapsed() > PASS || scope.may_write().is_err();
             let mut wait = Duration::ZERO;
             for (at, ServiceAnswer { result, status, notes, .. }) in open.into_iter().zip(answers) {
                 let Some(item) = items.get_mut(at) else { continue };

@@ -238,6 +238,8 @@ words! {
         Hangs "hangs",
         /// The second page of a list fails, or its only page ends in the middle.
         Half "half",
+        /// The process is asked to stop while the call is served, and another one takes over.
+        Stops "stops",
     }
 }
 
@@ -288,6 +290,8 @@ words! {
         Reason "reason",
         /// Objects of others do not change.
         Foreign "foreign",
+        /// A process that stops ends its calls soon, and writes nothing afterwards.
+        Stops "stops",
         /// A refused write is not repeated without end.
         Bounded "bounded",
         /// After the fault, all Services reach their end state.

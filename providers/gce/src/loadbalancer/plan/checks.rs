@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ccm_provider::Verb;
 use serde_json::{Value, json};
 
+use super::super::claim::real_scheme;
 use super::super::observed::Observed;
 use super::super::step::{Act, Rank};
 use super::super::wanted::{Item, Settings};
@@ -112,7 +113,7 @@ pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> boo
     if let Some(own) = checks_of(observed, item.scheme).get(name) {
         return is_replacing(&own.description);
     }
-    let rule = observed.rules.get(name).is_some_and(|rule| super::real_scheme(rule) == item.scheme);
+    let rule = observed.rules.get(name).is_some_and(|rule| real_scheme(rule) == item.scheme);
     let behind = match item.scheme {
         Scheme::External => observed.pools.contains_key(name),
         Scheme::Internal => observed.backends.contains_key(name),

@@ -5,9 +5,10 @@
 
 use ccm_provider::{ErrorClass, ProviderError};
 
+use super::super::claim::{is_foreign, real_scheme};
 use super::super::observed::Observed;
 use super::super::wanted::Item;
-use super::{Draft, backend_name, is_foreign, real_scheme, shared_backend_name};
+use super::{Draft, backend_name, shared_backend_name};
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::Collection;

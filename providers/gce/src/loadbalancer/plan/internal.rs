@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{Change, ProviderError, Verb};
 use serde_json::{Value, json};
 
+use super::super::claim::real_scheme;
 use super::super::env::Env;
 use super::super::observed::Observed;
 use super::super::ports;
@@ -12,7 +13,7 @@ use super::super::step::{Act, Rank};
 use super::super::wanted::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
 use super::address::Kind;
 use super::checks::Check;
-use super::{Draft, change, groups, put, real_scheme, shared_backend_name, update, what};
+use super::{Draft, change, groups, put, shared_backend_name, update, what};
 use crate::annotations::{SUBNET, Scheme, Tier};
 use crate::client::balancing::{BackendService, ForwardingRule, group_of};
 use crate::client::operation::{

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ServiceAction, Verb};
 
+use super::super::claim::{is_foreign, real_scheme};
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::{Draft, backend_name, is_foreign, real_scheme, users_of, what};
+use super::{Draft, backend_name, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;

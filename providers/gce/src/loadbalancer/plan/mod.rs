@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::{Change, Finding, ProviderError, Risk, ServiceAction, Verb};
 use serde_json::{Value, json};
 
+use super::claim::{Owner, is_foreign, real_scheme};
 use super::env::Env;
 use super::hosts::Host;
 use super::observed::Observed;
-use super::owner::Owner;
 use super::parts;
 use super::step::{Act, Rank, Step};
 use super::wanted::{Item, Settings, Wanted};
@@ -206,11 +206,6 @@ pub(super) fn leaving(item: &Item, rule: Option<&ForwardingRule>) -> BTreeSet<Sc
     going
 }
 
-/// The scheme of a rule; external if it has none.
-pub(crate) fn real_scheme(rule: &ForwardingRule) -> Scheme {
-    if rule.load_balancing_scheme.eq_ignore_ascii_case("INTERNAL") { Scheme::Internal } else { Scheme::External }
-}
-
 /// The name of the backend service of a rule.
 pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
     Some(last_part(&rule.backend_service).to_owned()).filter(|name| !name.is_empty())
@@ -266,11 +261,6 @@ pub(super) fn is_read(env: &Env, observed: &Observed, item: &Item) -> Result<(),
     needs.addresses.extend(addresses_to_look_for(env, observed, item));
     let network = || observed.unread(Collection::Networks, "").filter(|_| internal::needs_network(env, observed, item));
     needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
-}
-
-/// Whether a rule belongs to another controller, which uses the same name for it.
-pub(super) fn is_foreign(rule: &ForwardingRule) -> bool {
-    real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
 }
 
 impl<'a> Draft<'a> {

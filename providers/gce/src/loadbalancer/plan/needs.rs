@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ProviderError, ServiceAction};
 
+use super::super::claim::real_scheme;
 use super::super::env::Env;
 use super::super::hosts::Host;
 use super::super::observed::Observed;
 use super::super::wanted::Item;
-use super::{
-    backend_name, group_hosts, leaving, left_check_firewall, real_scheme, replaces_shared, shared_backend_name,
-};
+use super::{backend_name, group_hosts, leaving, left_check_firewall, replaces_shared, shared_backend_name};
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::Collection;

@@ -188,7 +188,7 @@ impl Sketch {
     }
 
     fn write(&mut self, write: &Write, address: Option<&str>) {
-        let body = filled(write.body.clone().unwrap_or_default(), address);
+        let body = filled(&write.body.clone().unwrap_or_default(), address);
         assert!(!is_unfilled(&body), "{write}: {body}");
         let (name, observed, verb) = (&*write.name, &mut self.observed, write.operation.verb);
         match write.operation.collection {

@@ -1,11 +1,11 @@
 //! Creation of a balancer: in one call, or part by part if the driver requires serial calls.
 
-use ccm_kit::balancer::{Kind, Part};
+use ccm_kit::balancer::{Kind, Part, placeholder};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
 
 use super::super::observed::Balancer;
-use super::super::step::{Then, Write, made};
+use super::super::step::{Then, Write};
 use super::super::wanted::Settings;
 use super::{Draft, Fields, refused};
 use crate::annotations as keys;
@@ -94,7 +94,7 @@ impl Draft<'_> {
         self.part = Part::new(Kind::Claim);
         self.push(write, (Verb::Create, "LoadBalancer", &item.name), "the Service asks for a load balancer");
         // In ERROR only a cascade deletes it.
-        let id = made(&balancer_id(&item.name));
+        let id = placeholder(&balancer_id(&item.name));
         let undo = Write::DeleteBalancer { id, cascade: true, then: Then::Nothing };
         self.push(undo, (Verb::Delete, "LoadBalancer", &item.name), "its creation failed");
         if let Some(undo) = self.steps.pop() {
@@ -102,9 +102,9 @@ impl Draft<'_> {
         }
         let new = Balancer {
             lb: LoadBalancer {
-                id: made(&balancer_id(&item.name)),
+                id: placeholder(&balancer_id(&item.name)),
                 name: item.name.clone(),
-                vip_port_id: made(&vip_port(&item.name)),
+                vip_port_id: placeholder(&vip_port(&item.name)),
                 vip_address: if places.is_v6 { "::" } else { "" }.into(),
                 ..LoadBalancer::default()
             },

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use ccm_kit::balancer::{Kind, Part};
+use ccm_kit::balancer::{Kind, Part, placeholder};
 use ccm_provider::{ErrorClass, ProviderError, Verb};
 
 use super::super::observed::Group;
-use super::super::step::{Write, made};
+use super::super::step::Write;
 use super::super::wanted::Settings;
 use super::{Draft, missing, refused};
 use crate::client::network::{Port, Rule, Subnet};
@@ -49,7 +49,7 @@ impl Draft<'_> {
             None => {
                 self.part = Part::new(Kind::Rules);
                 let (name, description) = (self.item.group.clone(), self.item.descriptions.security_group.clone());
-                let id = made(&format!("group {name}"));
+                let id = placeholder(&format!("group {name}"));
                 self.push(
                     Write::CreateGroup { name: name.clone(), description },
                     (Verb::Create, "SecurityGroup", &name),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ccm_kit::balancer::{Kind, Part};
+use ccm_kit::balancer::{Kind, Part, placeholder};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::{Value, json};
 
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
-use super::super::step::{Step, made};
+use super::super::step::Step;
 use super::super::wanted::{NodePort, Port, Settings, Target, transport};
 use super::bodies::change;
 use super::{Changed, Draft, Fields, LISTENER, POOL, part, refused};
@@ -143,7 +143,7 @@ impl Draft<'_> {
                     if let Some(former) = left_over.iter().find(|listener| same_port(listener, port)) {
                         self.or_restore(balancer, former);
                     }
-                    Place { id: made(&part("listener", index, self.item)), found: None }
+                    Place { id: placeholder(&part("listener", index, self.item)), found: None }
                 }
             };
             if let Some(listener) = listener.found {
@@ -374,7 +374,7 @@ impl Draft<'_> {
         }
         let name = part("pool", index, self.item);
         self.create_part(balancer, &POOL, name.clone(), fields, "a port of the Service needs it");
-        Place { id: made(&name), found: None }
+        Place { id: placeholder(&name), found: None }
     }
 
     fn update_pool(&mut self, balancer: &Balancer, settings: &Settings, index: usize, pool: &Pool) {

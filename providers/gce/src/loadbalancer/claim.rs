@@ -1,4 +1,4 @@
-//! Decides which controller owns a Service, and which kind of load balancer it gets. Pure.
+//! Decides which controller owns a Service and a forwarding rule, and which kind of load balancer a Service gets. Pure.
 //!
 //! Upstream: `gce_loadbalancer.go` and `gce_util.go`. Other controllers manage newer kinds of load balancers; classes,
 //! annotations and finalizers identify their Services.
@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use ccm_provider::{Service, ServiceAction};
 
 use super::env::Options;
+use super::wanted::Item;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
+use crate::client::balancing::ForwardingRule;
 use crate::ownership::{
     CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, CLASSES, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER,
     RBS_FINALIZERS,
@@ -21,6 +23,21 @@ pub(crate) enum Owner {
     /// This provider if there is a forwarding rule, else another controller.
     UsIfThere,
     Other,
+}
+
+/// The scheme of a rule; external if it has none.
+pub(crate) fn real_scheme(rule: &ForwardingRule) -> Scheme {
+    if rule.load_balancing_scheme.eq_ignore_ascii_case("INTERNAL") { Scheme::Internal } else { Scheme::External }
+}
+
+/// Whether a rule belongs to another controller, which uses the same name for it.
+pub(crate) fn is_foreign(rule: &ForwardingRule) -> bool {
+    real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
+}
+
+/// Whether a rule is one of ours, of the kind that the Service asks for.
+pub(crate) fn is_of_kind(item: &Item, rule: &ForwardingRule) -> bool {
+    !is_foreign(rule) && real_scheme(rule) == item.scheme
 }
 
 /// The scheme that a Service asks for: by its class, else by its annotations.
