@@ -176,6 +176,7 @@ impl Manager {
                 namespace: election.namespace.as_str().into(),
                 name: election.name.as_str().into(),
                 uid: "".into(),
+                resource_version: "".into(),
             });
             self.reload = Some(Reload::new(configuration, loaded.config, events, subject, &self.metrics));
         }

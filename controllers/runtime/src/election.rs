@@ -450,6 +450,7 @@ impl Candidate {
             namespace: config.namespace.as_str().into(),
             name: config.name.as_str().into(),
             uid: lease.uid().into(),
+            resource_version: lease.version().into(),
         };
         let message = format!("{} {what}", config.identity);
         self.parts.events.event(&subject, EventType::Normal, "LeaderElection", &message);

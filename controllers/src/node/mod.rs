@@ -232,7 +232,8 @@ impl NodeController {
             }
             Lookup::Unknown(error) => return Err(self.failed(&node, SyncError::provider(&context, &error))),
         };
-        let subject = Subject::node(&node.name, &node.uid);
+        let resource_version = (&*node.resource_version).into();
+        let subject = Subject { resource_version, ..Subject::node(&node.name, &node.uid) };
         let Some(written) = self.remove_taint(&node, &metadata).await? else {
             return match self.shared.managed_node(&node.name) {
                 // A single answer said that it does not exist.

@@ -419,5 +419,6 @@ fn subject(volume: &PersistentVolume) -> Subject {
         namespace: Arc::from(""),
         name: volume.metadata.name.clone(),
         uid: volume.metadata.uid.clone(),
+        resource_version: volume.metadata.resource_version.clone(),
     }
 }

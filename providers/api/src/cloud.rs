@@ -286,12 +286,21 @@ pub struct Subject {
     pub name: Arc<str>,
     /// UID.
     pub uid: Arc<str>,
+    /// The version of the object that the event is about; empty: not said.
+    pub resource_version: Arc<str>,
 }
 
 impl Subject {
     /// A node by name and UID.
     pub fn node(name: &NodeName, uid: &str) -> Self {
-        Self { kind: "Node", api_version: "v1", namespace: Arc::from(""), name: name.as_str().into(), uid: uid.into() }
+        Self {
+            kind: "Node",
+            api_version: "v1",
+            namespace: "".into(),
+            name: name.as_str().into(),
+            uid: uid.into(),
+            resource_version: "".into(),
+        }
     }
 
     /// A Service.
@@ -303,6 +312,7 @@ impl Subject {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
         }
     }
 }

@@ -23,7 +23,7 @@ const CACHE: usize = 4096;
 const SIMILAR: usize = 10;
 /// The time for which messages of one key count as similar.
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
-/// The number of events that one source may send about one object at once.
+/// The number of events of one type that one source may send about one object at once.
 const BURST: f64 = 25.0;
 /// After the burst, one event is allowed per this time.
 const REFILL: Duration = Duration::from_secs(300);
@@ -70,7 +70,7 @@ struct Bucket {
 pub(super) struct Correlator {
     similar: Lru<SimilarKey, Similar>,
     counted: Lru<EventKey, Counted>,
-    buckets: Lru<ObjectKey, Bucket>,
+    buckets: Lru<(ObjectKey, EventType), Bucket>,
 }
 
 impl Correlator {
@@ -79,15 +79,18 @@ impl Correlator {
     }
 
     /// The event to send; `None` if it is dropped.
-    pub(super) fn take(&mut self, event: Recorded, now: Instant) -> Option<Outgoing> {
+    pub(super) fn take(&mut self, mut event: Recorded, now: Instant) -> Option<Outgoing> {
+        // No rule distinguishes the versions of an object.
+        let version = std::mem::take(&mut event.subject.resource_version);
         let object = (Arc::clone(&event.component), event.subject.clone());
-        let key = (object.clone(), event.kind, event.reason.clone());
+        let kind = event.kind;
+        let key = (object.clone(), kind, event.reason.clone());
         let combined = self.combine(&key, &event.message, now);
         let message = if combined { format!("{COMBINED}{}", event.message) } else { event.message.clone() };
         let key = (key, (!combined).then(|| message.clone()));
         let is_last = LAST.contains(&&*event.reason);
-        let outgoing = self.count(&key, event, &message);
-        (self.admit(&object, now) || is_last).then_some(outgoing)
+        let outgoing = self.count(&key, event, &version, &message);
+        (self.admit(&(object, kind), now) || is_last).then_some(outgoing)
     }
 
     /// Whether there were so many different recent messages that this one is combined with them.
@@ -107,7 +110,7 @@ impl Correlator {
         false
     }
 
-    fn count(&mut self, key: &EventKey, event: Recorded, message: &str) -> Outgoing {
+    fn count(&mut self, key: &EventKey, event: Recorded, version: &str, message: &str) -> Outgoing {
         let at = timestamp(event.at);
         let counted = self.counted.entry(key, || Counted { count: 0, first: at, name: name(&event) });
         counted.count += 1;
@@ -124,7 +127,7 @@ impl Correlator {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": metadata,
-            "involvedObject": reference(&event.subject),
+            "involvedObject": reference(&event.subject, version),
             "reason": event.reason,
             "message": message,
             "source": {"component": event.component},
@@ -141,9 +144,9 @@ impl Correlator {
         Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject: event.subject, gate: event.gate }
     }
 
-    /// Takes a token of the source and object.
-    fn admit(&mut self, object: &ObjectKey, now: Instant) -> bool {
-        let bucket = self.buckets.entry(object, || Bucket { tokens: BURST, filled: now });
+    /// Takes a token of the source, object and type: those about attempts leave room for those about failures.
+    fn admit(&mut self, key: &(ObjectKey, EventType), now: Instant) -> bool {
+        let bucket = self.buckets.entry(key, || Bucket { tokens: BURST, filled: now });
         let refill = now.saturating_duration_since(bucket.filled).as_secs_f64() / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refill).min(BURST);
         bucket.filled = now;
@@ -156,9 +159,9 @@ impl Correlator {
     }
 }
 
-fn reference(subject: &Subject) -> Value {
+fn reference(subject: &Subject, version: &str) -> Value {
     let mut reference = json!({"kind": subject.kind, "name": subject.name, "apiVersion": subject.api_version});
-    for (field, value) in [("namespace", &subject.namespace), ("uid", &subject.uid)] {
+    for (field, value) in [("namespace", &*subject.namespace), ("uid", &*subject.uid), ("resourceVersion", version)] {
         if let (Some(object), false) = (reference.as_object_mut(), value.is_empty()) {
             object.insert(field.to_owned(), json!(value));
         }

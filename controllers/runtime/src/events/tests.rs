@@ -151,7 +151,9 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn service(name: &str) -> Subject {
-    Subject { kind: "Service", api_version: "v1", namespace: "shop".into(), name: name.into(), uid: "u-1".into() }
+    let uid = "u-1".into();
+    let resource_version = "".into();
+    Subject { kind: "Service", api_version: "v1", namespace: "shop".into(), name: name.into(), uid, resource_version }
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,6 +177,19 @@ async fn an_event_has_the_fields_of_upstream() {
             "eventTime": null, "reportingComponent": "service-controller", "reportingInstance": "",
         })
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_names_the_version_of_its_object_and_is_counted_whatever_the_version_is() {
+    let bed = Bed::new();
+    for version in ["7", "8"] {
+        let metadata = json!({"namespace": "shop", "name": "web", "uid": "u-1", "resourceVersion": version});
+        let service = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        bed.warn(&Subject::service(&service), "no");
+        bed.settle().await;
+    }
+    assert_eq!(bed.methods(), ["POST", "PATCH"]);
+    assert_eq!(bed.stored()[0]["involvedObject"]["resourceVersion"], "7");
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,6 +274,19 @@ async fn a_storm_of_one_service_is_cut_to_25_and_then_one_per_five_minutes() {
     let count = bed.stored().iter().map(|event| event["count"].as_u64().unwrap()).max().unwrap();
     assert!((85..=90).contains(&count), "{count}");
     assert!(bed.outcome("cut") >= 53.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_about_attempts_leave_room_for_the_reason_of_a_failure() {
+    let bed = Bed::new();
+    for _ in 0..14 {
+        bed.events.event(&service("web"), EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        bed.warn(&service("web"), "first reason");
+        sleep(Duration::from_millis(300)).await;
+    }
+    bed.warn(&service("web"), "new reason");
+    bed.settle().await;
+    assert!(bed.stored().iter().any(|event| event["message"] == "new reason"), "{:?}", bed.stored());
 }
 
 #[tokio::test(start_paused = true)]
@@ -400,6 +428,7 @@ fn lease() -> Subject {
         namespace: "kube-system".into(),
         name: "ccm".into(),
         uid: "u-3".into(),
+        resource_version: "".into(),
     }
 }
 
