@@ -1,6 +1,6 @@
 //! The work queue: client-go's semantics, and `take_ready`, which hands out all waiting keys at once.
 //!
-//! * A waiting key is not added twice.
+//! * A waiting key is not added twice, also while the runner holds it for a slot or its groups ([`Queue::begin`]).
 //! * A key is never processed twice at the same time; if it is added meanwhile, it is handed out again after
 //!   [`Queue::done`].
 //! * A delayed add keeps the earliest due time. It is cancelled if the key is handed out earlier, unlike in client-go:
@@ -78,7 +78,10 @@ pub struct Queue<K: Key> {
 struct State<K> {
     ready: VecDeque<K>,
     dirty: HashSet<K>,
-    processing: HashMap<K, Instant>,
+    /// Keys that are handed out, each with the begin of its work.
+    processing: HashMap<K, Option<Instant>>,
+    /// The number of those whose work has not begun.
+    taken: usize,
     waiting: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     failures: HashMap<K, u32>,
@@ -90,15 +93,16 @@ struct State<K> {
 impl<K: Key> QueueTimes for Queue<K> {
     fn running(&self) -> (Duration, Duration) {
         let now = Instant::now();
-        let times = self.lock();
-        let times = times.processing.values().map(|since| now.saturating_duration_since(*since));
+        let state = self.lock();
+        let times = state.processing.values().flatten().map(|since| now.saturating_duration_since(*since));
         times.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| (sum + time, max.max(time)))
     }
 
     fn oldest(&self) -> Duration {
         let now = Instant::now();
         let state = self.lock();
-        let since = state.ready.iter().filter_map(|key| state.added.get(key)).min();
+        let taken = state.processing.iter().filter(|(_, begin)| begin.is_none()).map(|(key, _)| key);
+        let since = state.ready.iter().chain(taken).filter_map(|key| state.added.get(key)).min();
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(*since))
     }
 
@@ -135,6 +139,7 @@ impl<K: Key> Queue<K> {
                 ready: VecDeque::new(),
                 dirty: HashSet::new(),
                 processing: HashMap::new(),
+                taken: 0,
                 waiting: BTreeMap::new(),
                 due: HashMap::new(),
                 failures: HashMap::new(),
@@ -175,11 +180,19 @@ impl<K: Key> Queue<K> {
     }
 
     fn depth(&self, state: &State<K>) {
-        self.metrics.depth.set(i64::try_from(state.ready.len()).unwrap_or(i64::MAX));
+        self.metrics.depth.set(i64::try_from(state.ready.len() + state.taken).unwrap_or(i64::MAX));
     }
 
-    /// Adds a key after a delay. Of several delays, the earliest applies.
+    /// Adds a key after a delay, as a retry. Of several delays, the earliest applies.
     pub fn add_after(&self, key: K, delay: Duration) {
+        if !delay.is_zero() {
+            self.metrics.retries.inc();
+        }
+        self.add_soon(key, delay);
+    }
+
+    /// Adds a key after a delay in which more changes may come: no retry.
+    pub fn add_soon(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
         }
@@ -187,7 +200,6 @@ impl<K: Key> Queue<K> {
         if state.closed {
             return;
         }
-        self.metrics.retries.inc();
         let at = Instant::now() + delay;
         if let Some(old) = state.due.get(&key).copied() {
             if old.0 <= at {
@@ -246,6 +258,13 @@ impl<K: Key> Queue<K> {
     /// Waits for at least one key and takes all that are ready, at most `max`. Each must be marked with
     /// [`Queue::done`]. `None` once the queue is shut down.
     pub async fn take_ready(&self, max: usize) -> Option<Vec<K>> {
+        let keys = self.take_early(max).await?;
+        self.begin(&keys);
+        Some(keys)
+    }
+
+    /// The same, but the keys still count as waiting until [`Queue::begin`].
+    pub(crate) async fn take_early(&self, max: usize) -> Option<Vec<K>> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -285,12 +304,22 @@ impl<K: Key> Queue<K> {
     }
 
     fn hand_out(&self, state: &mut State<K>, max: usize) -> Vec<K> {
-        let now = Instant::now();
         let count = state.ready.len().min(max.max(1));
         let keys: Vec<K> = state.ready.drain(..count).collect();
-        for key in &keys {
+        state.processing.extend(keys.iter().map(|key| (key.clone(), None)));
+        state.taken += count;
+        keys
+    }
+
+    /// Marks the begin of the work on keys that were taken early. It sees all changes before, and none after.
+    pub(crate) fn begin(&self, keys: &[K]) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        let state = &mut *state;
+        for key in keys {
+            let Some(begin @ None) = state.processing.get_mut(key) else { continue };
+            *begin = Some(now);
+            state.taken -= 1;
             state.dirty.remove(key);
-            state.processing.insert(key.clone(), now);
             if let Some(slot) = state.due.remove(key) {
                 state.waiting.remove(&slot);
             }
@@ -299,19 +328,25 @@ impl<K: Key> Queue<K> {
             }
         }
         self.depth(state);
-        keys
     }
 
     /// Marks a key as done. If it was added meanwhile, it is ready again.
     pub fn done(&self, key: &K) {
         let mut state = self.lock();
-        if let Some(since) = state.processing.remove(key) {
-            self.metrics.worked.observe(since.elapsed().as_secs_f64());
+        match state.processing.remove(key) {
+            Some(Some(since)) => self.metrics.worked.observe(since.elapsed().as_secs_f64()),
+            // Its work has failed before it began.
+            Some(None) => {
+                state.taken -= 1;
+                state.dirty.remove(key);
+                state.added.remove(key);
+            }
+            None => {}
         }
         if state.dirty.contains(key) {
             state.ready.push_back(key.clone());
-            self.depth(&state);
         }
+        self.depth(&state);
         drop(state);
         self.changed.notify_waiters();
     }
@@ -330,7 +365,7 @@ impl<K: Key> Queue<K> {
     /// Keys ready, in progress, and waiting for a delay to pass.
     pub fn sizes(&self) -> (usize, usize, usize) {
         let state = self.lock();
-        (state.ready.len(), state.processing.len(), state.waiting.len())
+        (state.ready.len() + state.taken, state.processing.len() - state.taken, state.waiting.len())
     }
 }
 

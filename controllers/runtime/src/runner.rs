@@ -200,7 +200,7 @@ pub async fn run<R: Reconciler>(
                 }
                 continue;
             }
-            keys = leadership.until_ended(queue.take_ready(limits.batch)) => match keys.flatten() {
+            keys = leadership.until_ended(queue.take_early(limits.batch)) => match keys.flatten() {
                 Some(keys) => keys,
                 None => break,
             },
@@ -364,8 +364,9 @@ impl<R: Reconciler> Batch<R> {
         }
     }
 
-    /// One answer per key.
+    /// Begins the work: one answer per key.
     async fn observe(&self, keys: &[R::Key]) -> Vec<Result<R::Observed, SyncError>> {
+        self.queue.begin(keys);
         let text = match AssertUnwindSafe(self.reconciler.observe(keys)).catch_unwind().await {
             Ok(answers) if answers.len() == keys.len() => return answers,
             Ok(answers) => format!("observe answered for {} of {} keys", answers.len(), keys.len()),

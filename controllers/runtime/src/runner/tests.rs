@@ -161,7 +161,9 @@ async fn a_panic_over_the_group_of_a_key_ends_no_controller() {
     let (model, queue, _leadership, _task) = start(100);
     queue.add(99);
     queue.add(21);
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(*model.groups.lock(), [vec![21]]);
+    tokio::time::sleep(Duration::from_secs(16)).await;
     assert_eq!(*model.groups.lock(), [vec![21], vec![99]]);
 }
 
@@ -310,6 +312,39 @@ async fn a_sync_that_hangs_gives_its_slot_back_and_the_next_one_sees_the_state_o
     queue.add(1);
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(queue.sizes().1, 1);
+}
+
+/// Key 1 has the only slot for 20 s.
+#[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_a_slot_count_as_waiting_and_a_change_meanwhile_is_no_second_sync() {
+    let (odd, queue, metrics, _task) = odd();
+    let metric = |name: &str| metrics.sample(&format!("workqueue_{name}{{name=\"odd\"}}"));
+    for key in [1, 7, 9, 11] {
+        queue.add(key);
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((metric("depth"), queue.sizes()), (Some(3.0), (3, 1, 0)));
+    assert_eq!(metric("unfinished_work_seconds"), Some(10.0));
+    assert_eq!(metrics.sample("ccm_queue_oldest_seconds{name=\"odd\"}"), Some(10.0));
+    queue.add(7);
+    assert_eq!(metric("adds_total"), Some(4.0));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(*odd.synced.lock(), [(7, 0), (9, 0), (11, 0)]);
+    assert_eq!((metric("depth"), queue.sizes()), (Some(0.0), (0, 1, 0)));
+    assert_eq!(metric("queue_duration_seconds_sum"), Some(60.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_key_that_waits_for_its_group_is_no_second_sync() {
+    let (model, queue, _leadership, _task) = start(100);
+    for key in [1, 2, 2] {
+        queue.add(key);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(queue.sizes(), (1, 1, 0));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*model.groups.lock(), [[1], [2]]);
+    assert_eq!(queue.sizes(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
