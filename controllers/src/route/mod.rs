@@ -171,7 +171,7 @@ impl RouteController {
             };
             if let (Some(trigger), Some(queue)) = (trigger, &queue) {
                 // Waits briefly after the first change, so that a burst is one reconcile.
-                queue.add_after(trigger, Duration::from_millis(500));
+                queue.add_soon(trigger, Duration::from_millis(500));
             }
         });
     }

@@ -340,13 +340,13 @@ impl ServiceController {
                 ObjectChange::Updated(old, new) => decide::node_matters(old, new),
             };
             if matters {
-                me.node_queue.add_after((), COLLECT_NODES);
+                me.node_queue.add_soon((), COLLECT_NODES);
             }
         });
         let me = self.clone();
         self.related.on_endpoints(move |key| {
             if me.endpoints_matter(key) {
-                me.node_queue.add_after((), COLLECT_NODES);
+                me.node_queue.add_soon((), COLLECT_NODES);
             }
         });
     }

@@ -115,6 +115,12 @@ async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gi
 }
 
 #[tokio::test]
+async fn changes_of_nodes_that_wait_for_others_are_no_retries() {
+    let (controller, _) = controller();
+    assert_eq!(controller.shared.metrics.sample("workqueue_retries_total{name=\"node\"}"), Some(0.0));
+}
+
+#[tokio::test]
 async fn the_back_off_of_a_failed_clean_up_ends_at_half_a_minute() {
     let (controller, _) = controller();
     for (kind, longest) in [("ClusterIP", Duration::from_secs(30)), ("LoadBalancer", Duration::MAX)] {
