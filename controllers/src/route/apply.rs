@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{ErrorClass, EventType, NewRoute, NodeName, NodeRef, ProviderError, Route, Subject, duration};
+use ccm_provider::{
+    ErrorClass, EventType, NewRoute, NodeName, NodeRef, ProviderError, Route, Scope, Subject, duration,
+};
 use ccm_runtime::gate::settled;
 use ccm_runtime::runner;
 use ccm_runtime::writer::{Network, NodePatch};
@@ -19,7 +21,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::decide::{self, Changes};
@@ -37,6 +39,8 @@ const IN_FLIGHT: usize = 32;
 
 /// The writes of one reconcile.
 pub(super) type Writes = BoxFuture<'static, ()>;
+/// The answer for one route.
+type Answer = Result<(), ProviderError>;
 /// Ranges whose routes are being written, and the nodes that get them.
 pub(super) type Busy = BTreeMap<IpNet, Option<NodeName>>;
 
@@ -66,12 +70,44 @@ pub(super) async fn carry_out(mut writes: mpsc::UnboundedReceiver<Writes>, leade
     while running.next().await.is_some() {}
 }
 
-/// The ranges of writes in flight; they are free again when it is dropped.
-struct Marked(Arc<RouteController>, BTreeSet<IpNet>);
+/// The ranges of writes in flight, and how many writes each waits for. A range is free again when they are answered, at
+/// the latest when this is dropped.
+struct Marked {
+    controller: Arc<RouteController>,
+    open: Mutex<BTreeMap<IpNet, usize>>,
+}
+
+impl Marked {
+    fn new(controller: Arc<RouteController>, changes: &Changes) -> Self {
+        let deleted = changes.delete.iter().map(|route| (route, None));
+        let created = changes.create.iter().map(|new| (&new.route, Some(target(new))));
+        let mut open: BTreeMap<IpNet, usize> = BTreeMap::new();
+        for (route, node) in deleted.chain(created) {
+            if let Some(range) = decide::destination(route) {
+                *open.entry(range).or_default() += 1;
+                controller.busy().insert(range, node);
+            }
+        }
+        Self { controller, open: Mutex::new(open) }
+    }
+
+    /// Another reconcile may mark the range of this route as soon as it is free.
+    fn answered(&self, route: &Route) {
+        let Some(range) = decide::destination(route) else { return };
+        let mut open = self.open.lock();
+        let Some(left) = open.get_mut(&range) else { return };
+        *left -= 1;
+        if *left == 0 {
+            open.remove(&range);
+            self.controller.busy().remove(&range);
+        }
+    }
+}
 
 impl Drop for Marked {
     fn drop(&mut self) {
-        self.0.busy().retain(|range, _| !self.1.contains(range));
+        let open = self.open.get_mut();
+        self.controller.busy().retain(|range, _| !open.contains_key(range));
     }
 }
 
@@ -114,18 +150,49 @@ impl Open {
     }
 }
 
+/// Drives a call for these routes. Each answer is judged as soon as it is there: a route that takes long delays no other
+/// one.
+async fn each<R>(
+    routes: &[R],
+    call: impl Future<Output = Result<Vec<Answer>, GateError>>,
+    mut early: mpsc::UnboundedReceiver<(usize, Answer)>,
+    mut judge: impl FnMut(&R, Answer),
+) -> Result<(), GateError> {
+    let mut call = pin!(call);
+    let mut waiting: BTreeMap<usize, &R> = routes.iter().enumerate().collect();
+    let mut judge_one = |place, answer| {
+        if let Some(route) = waiting.remove(&place) {
+            judge(route, answer);
+        }
+    };
+    let all = loop {
+        tokio::select! {
+            biased;
+            Some((place, answer)) = early.next() => judge_one(place, answer),
+            all = &mut call => break all?,
+        }
+    };
+    while let Some(Some((place, answer))) = early.next().now_or_never() {
+        judge_one(place, answer);
+    }
+    all.into_iter().enumerate().for_each(|(place, answer)| judge_one(place, answer));
+    Ok(())
+}
+
 fn target(new: &NewRoute) -> NodeName {
     new.route.target_node.clone().unwrap_or_default()
 }
 
 impl RouteController {
-    fn busy(&self) -> MutexGuard<'_, Busy> {
+    pub(super) fn busy(&self) -> MutexGuard<'_, Busy> {
         self.busy.lock()
     }
 
-    /// Leaves out what earlier writes that have not ended change. Returns the number of their ranges.
-    pub(super) fn leave_busy(&self, changes: &mut Changes) -> usize {
-        let busy = self.busy();
+    /// Leaves out what earlier writes change that had not ended `before` the routes were listed. Returns the number of
+    /// their ranges.
+    pub(super) fn leave_busy(&self, changes: &mut Changes, before: Busy) -> usize {
+        let mut busy = before;
+        busy.extend(self.busy().clone());
         let is_free = |route: &Route| decide::destination(route).is_none_or(|range| !busy.contains_key(&range));
         for new in changes.create.iter().filter(|new| !is_free(&new.route)) {
             changes.nodes.remove(&target(new));
@@ -138,16 +205,11 @@ impl RouteController {
 
     /// Begins the writes, and waits for them for a limited time.
     pub(super) async fn write(self: &Arc<Self>, changes: Changes) -> Result<Written, String> {
-        let deleted = changes.delete.iter().filter_map(|route| Some((decide::destination(route)?, None)));
-        let created =
-            changes.create.iter().filter_map(|new| Some((decide::destination(&new.route)?, Some(target(new)))));
-        let ranges: Busy = deleted.chain(created).collect();
-        let (count, marked) = (ranges.len(), Marked(self.clone(), ranges.keys().copied().collect()));
-        self.busy().extend(ranges);
+        let marked = Marked::new(self.clone(), &changes);
         let (answer, answered) = oneshot::channel();
         let controller = self.clone();
         let writes = async move {
-            let written = AssertUnwindSafe(settled(controller.apply(&changes))).catch_unwind().await;
+            let written = AssertUnwindSafe(settled(controller.apply(&changes, &marked))).catch_unwind().await;
             drop(marked);
             if let Err(written) = answer.send(written) {
                 controller.ended_late(written);
@@ -158,7 +220,7 @@ impl RouteController {
             Ok(Ok(Ok(written))) => written.map_err(|closed| closed.to_string()),
             Ok(Ok(Err(panic))) => resume_unwind(panic),
             Ok(Err(_)) => Err(GateError::Ending.to_string()),
-            Err(_) => Err(format!("{count} routes are still being written")),
+            Err(_) => Err(format!("{} routes are still being written", self.busy().len())),
         }
     }
 
@@ -177,7 +239,7 @@ impl RouteController {
         }
     }
 
-    async fn apply(&self, changes: &Changes) -> Result<Written, GateError> {
+    async fn apply(&self, changes: &Changes, marked: &Marked) -> Result<Written, GateError> {
         let (ended, nodes) = mpsc::unbounded();
         let open = Open::new(changes, ended);
         let conditions = nodes
@@ -185,29 +247,37 @@ impl RouteController {
             .buffer_unordered(IN_FLIGHT)
             .filter(|good| std::future::ready(!good))
             .count();
-        let writes = async {
-            if changes.delete_first {
-                let deleted = self.delete(&changes.delete).await?;
-                Ok((deleted, self.create(&changes.create, open).await?))
-            } else {
-                futures::try_join!(self.delete(&changes.delete), self.create(&changes.create, open))
-            }
+        let (freed, free) = oneshot::channel();
+        let create = async {
+            // All deletions have ended if the sender is gone.
+            let _ = free.await;
+            self.create(&changes.create, open, marked).await
         };
+        let writes = async { futures::try_join!(self.delete(changes, marked, freed), create) };
         let (writes, conditions) = futures::join!(writes, conditions);
         let ((deleted, undeleted), (created, lacking)) = writes?;
         Ok(Written { changed: deleted || created, lacking: lacking + usize::from(undeleted), conditions })
     }
 
-    /// Returns whether a route was deleted, and whether one could not be deleted.
-    async fn delete(&self, routes: &[Route]) -> Result<(bool, bool), GateError> {
-        if routes.is_empty() {
-            return Ok((false, false));
-        }
-        let scope = runner::scope_of(&self.shared.leadership);
-        let call = self.routes.delete_in(&self.shared.cluster, routes, &scope);
-        let answers = self.shared.gate.cloud_each("DeleteRoutes", WRITE_DEADLINE, routes.len(), call).await?;
+    /// Returns whether a route was deleted, and whether one could not be deleted. `freed` gets a message, or is dropped,
+    /// when all ranges that are to be created again have an answer.
+    async fn delete(
+        &self,
+        changes: &Changes,
+        marked: &Marked,
+        freed: oneshot::Sender<()>,
+    ) -> Result<(bool, bool), GateError> {
+        let mut moving = changes.moving.clone();
+        let mut freed = Some(freed).filter(|_| !moving.is_empty());
         let (mut deleted, mut undeleted) = (false, false);
-        for (route, answer) in routes.iter().zip(answers) {
+        if changes.delete.is_empty() {
+            return Ok((deleted, undeleted));
+        }
+        let (scope, early) = self.scope();
+        let call = self.routes.delete_in(&self.shared.cluster, &changes.delete, &scope);
+        let call = self.shared.gate.cloud_each("DeleteRoutes", WRITE_DEADLINE, changes.delete.len(), call);
+        each(&changes.delete, call, early, |route, answer| {
+            marked.answered(route);
             match answer {
                 Ok(()) => {
                     deleted = true;
@@ -222,13 +292,20 @@ impl RouteController {
                     tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
                 }
             }
-        }
+            if let Some(range) = decide::destination(route) {
+                moving.remove(&range);
+            }
+            if moving.is_empty() {
+                freed.take();
+            }
+        })
+        .await?;
         Ok((deleted, undeleted))
     }
 
     /// Creates routes; those that met a conflict are tried again. Returns whether one was created, and the number of
     /// nodes that lack one.
-    async fn create(&self, wanted: &[NewRoute], mut open: Open) -> Result<(bool, usize), GateError> {
+    async fn create(&self, wanted: &[NewRoute], mut open: Open, marked: &Marked) -> Result<(bool, usize), GateError> {
         let (began, mut created) = (Instant::now(), false);
         let mut todo: Vec<NewRoute> = wanted.to_vec();
         for attempt in 1..=CONFLICT_TRIES {
@@ -236,16 +313,23 @@ impl RouteController {
                 break;
             }
             let mut again = Vec::new();
-            self.create_once(&todo, |new, answer| match answer {
-                Ok(()) => {
-                    created = true;
-                    tracing::info!(node = %target(new), cidr = new.route.destination_cidr, "created route");
-                    open.answered(target(new), true);
-                }
-                Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
-                    again.push(new.clone());
-                }
-                Err(error) => open.answered(target(new), !self.creation_failed(new, &error, began.elapsed())),
+            let (scope, early) = self.scope();
+            let call = self.routes.create_in(&self.shared.cluster, &todo, &scope);
+            let call = self.shared.gate.cloud_each("CreateRoutes", CREATE_DEADLINE, todo.len(), call);
+            each(&todo, call, early, |new, answer| {
+                let is_good = match answer {
+                    Ok(()) => {
+                        created = true;
+                        tracing::info!(node = %target(new), cidr = new.route.destination_cidr, "created route");
+                        true
+                    }
+                    Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
+                        return again.push(new.clone());
+                    }
+                    Err(error) => !self.creation_failed(new, &error, began.elapsed()),
+                };
+                open.answered(target(new), is_good);
+                marked.answered(&new.route);
             })
             .await?;
             todo = again;
@@ -256,35 +340,11 @@ impl RouteController {
         Ok((created, open.lacking.len()))
     }
 
-    /// One call. Each answer is judged as soon as it is there: a route that takes long delays no other one.
-    async fn create_once(
-        &self,
-        routes: &[NewRoute],
-        mut judge: impl FnMut(&NewRoute, Result<(), ProviderError>),
-    ) -> Result<(), GateError> {
-        let (answer, mut early) = mpsc::unbounded();
-        let scope = runner::scope_of(&self.shared.leadership)
-            .with_answers(move |place, result| drop(answer.unbounded_send((place, result.clone()))));
-        let call = self.routes.create_in(&self.shared.cluster, routes, &scope);
-        let mut call = pin!(self.shared.gate.cloud_each("CreateRoutes", CREATE_DEADLINE, routes.len(), call));
-        let mut waiting: BTreeMap<usize, &NewRoute> = routes.iter().enumerate().collect();
-        let mut judge_one = |place, answer| {
-            if let Some(new) = waiting.remove(&place) {
-                judge(new, answer);
-            }
-        };
-        let all = loop {
-            tokio::select! {
-                biased;
-                Some((place, answer)) = early.next() => judge_one(place, answer),
-                all = &mut call => break all?,
-            }
-        };
-        while let Some(Some((place, answer))) = early.next().now_or_never() {
-            judge_one(place, answer);
-        }
-        all.into_iter().enumerate().for_each(|(place, answer)| judge_one(place, answer));
-        Ok(())
+    /// The scope of a call, and its early answers.
+    fn scope(&self) -> (Scope, mpsc::UnboundedReceiver<(usize, Answer)>) {
+        let (answer, early) = mpsc::unbounded();
+        let scope = runner::scope_of(&self.shared.leadership);
+        (scope.with_answers(move |place, result| drop(answer.unbounded_send((place, result.clone())))), early)
     }
 
     /// Reports a failed creation. Returns whether the node lacks the route: one that was deleted does not.

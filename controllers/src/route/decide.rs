@@ -23,9 +23,8 @@ pub(super) struct Changes {
     pub(super) delete: Vec<Route>,
     /// Routes to create, each with its target node.
     pub(super) create: Vec<NewRoute>,
-    /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in
-    /// both.
-    pub(super) delete_first: bool,
+    /// The destinations in both: clouds have one route for each, so their deletions must end before the first creation.
+    pub(super) moving: BTreeSet<IpNet>,
     /// Nodes with a listed route or a pod range, and the total number of routes that each needs.
     pub(super) nodes: BTreeMap<NodeName, usize>,
     /// Target nodes that are not known (any more), and whose routes are kept for now.
@@ -46,8 +45,7 @@ pub(super) fn plan(
     departed: &BTreeSet<NodeName>,
     schemes: &Schemes,
 ) -> Changes {
-    let mut changes =
-        Changes { delete_first: routes.first().is_some_and(|route| route.enable_node_addresses), ..Changes::default() };
+    let mut changes = Changes::default();
     let mut listed: BTreeMap<&NodeName, Vec<&Route>> = BTreeMap::new();
     for route in routes {
         if let Some(node) = &route.target_node {
@@ -96,10 +94,8 @@ pub(super) fn plan(
             changes.delete.push(route.clone());
         }
     }
-    // Clouds have one route per destination: a range that moves from one node to another must be released first.
-    let freed: BTreeSet<IpNet> = changes.delete.iter().filter_map(destination).collect();
-    changes.delete_first |=
-        changes.create.iter().any(|new| destination(&new.route).is_some_and(|cidr| freed.contains(&cidr)));
+    let given: BTreeSet<IpNet> = changes.create.iter().filter_map(|new| destination(&new.route)).collect();
+    changes.moving = changes.delete.iter().filter_map(destination).filter(|cidr| given.contains(cidr)).collect();
     changes
 }
 

@@ -242,6 +242,7 @@ impl RouteController {
     /// `changed` becomes true if a route was created or deleted.
     async fn reconcile_once(self: &Arc<Self>, changed: &AtomicBool) -> Result<(), String> {
         let cluster = &self.shared.cluster;
+        let before = self.busy().clone();
         let list = self.routes.list(cluster);
         let began = tokio::time::Instant::now();
         let read = deadline::within("ListRoutes", READ_DEADLINE, list);
@@ -251,7 +252,7 @@ impl RouteController {
         self.shared.metrics.observed("routes");
         let nodes = self.shared.nodes.list();
         let mut changes = self.plan(&routes, &nodes);
-        let busy = self.leave_busy(&mut changes);
+        let busy = self.leave_busy(&mut changes, before);
         self.note_drift(&changes, &nodes);
         self.shared.gate.show(&changes.plan(&nodes));
         if self.shared.gate.is_dry_run() {
