@@ -154,6 +154,36 @@ fn an_affinity_of_the_user_replaces_the_rule_and_an_empty_one_removes_it() {
 }
 
 #[test]
+fn tolerations_of_the_user_and_additional_ones_are_both_there() {
+    let Some(helm) = helm() else { return };
+    let listed = |keys: &[&str]| Value::from_iter(keys.iter().map(|key| json!({"key": key})));
+    let tolerations = |own: &Value, extra: &Value| {
+        let values = format!("tolerations={own},extraTolerations={extra}");
+        let text = template(&helm, &["--set", &with("kind=DaemonSet"), "--set-json", &values]).unwrap();
+        pod(&documents(&text))["tolerations"].as_array().cloned().unwrap_or_default()
+    };
+    for own in [&[][..], &["a"], &["a", "b"]] {
+        for extra in [&[][..], &["x"], &["x", "y"]] {
+            let expected = listed(&[own, extra].concat());
+            assert_eq!(tolerations(&listed(own), &listed(extra)), *expected.as_array().unwrap(), "{own:?} {extra:?}");
+        }
+    }
+    let default = tolerations(&Value::Null, &Value::Null);
+    let more = [default.as_slice(), &[json!({"key": "x"})]].concat();
+    assert_eq!(tolerations(&Value::Null, &listed(&["x"])), more);
+}
+
+/// As YAML has them whose entries are all comments.
+#[test]
+fn keys_without_a_value_are_empty() {
+    let Some(helm) = helm() else { return };
+    for key in ["commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "serviceAccount.annotations"] {
+        let settings = with("volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b");
+        template(&helm, &["--set", &format!("{settings},{key}=null")]).unwrap();
+    }
+}
+
+#[test]
 fn without_the_lifecycle_of_nodes_no_role_may_delete_one() {
     let deletes = |controllers: &str| {
         let documents = rendered(&format!("rbac.controllerRoles=true,{controllers}"))?;
