@@ -46,11 +46,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and .Values.metrics.serviceMonitor.enabled (or $loopback (eq (int .Values.securePort) 0)) }}
 {{- fail (printf "metrics.serviceMonitor.enabled: Prometheus cannot reach the port at bindAddress %s, securePort %d; set bindAddress to 0.0.0.0, which means all addresses of the node, IPv4 and IPv6" .Values.bindAddress (int .Values.securePort)) }}
 {{- end }}
-{{- if and .Values.trial (or .Values.metrics.serviceMonitor.enabled .Values.volumeWebhook.enabled (hasKey .Values.flags "dry-run")) }}
-{{- fail "trial: it has no port and writes nothing; leave out metrics.serviceMonitor, volumeWebhook and flags.dry-run" }}
+{{- $given := keys .Values.flags }}
+{{- range .Values.extraArgs }}{{ $given = append $given (splitList "=" . | first | trimPrefix "--" | replace "_" "-") }}{{ end }}
+{{- if and .Values.trial (or .Values.metrics.serviceMonitor.enabled .Values.volumeWebhook.enabled (has "dry-run" $given)) }}
+{{- fail "trial: it has no port and writes nothing; leave out metrics.serviceMonitor, volumeWebhook and the flag dry-run" }}
 {{- end }}
 {{- range $flag, $value := dict "cloud-provider" "cloudProvider" "bind-address" "bindAddress" "secure-port" "securePort" "leader-elect-resource-name" "leaderElection.leaseName" "leader-elect-resource-namespace" "leaderElection.namespace" "enable-leader-migration" "leaderElection.migration" "use-service-account-credentials" "serviceAccountCredentials" "webhook-secure-port" "volumeWebhook.port" }}
-{{- if hasKey $.Values.flags $flag }}{{ fail (printf "flags.%s: set %s instead, which roles, ports and probes follow too" $flag $value) }}{{ end }}
+{{- if has $flag $given }}{{ fail (printf "the flag %s, in flags or extraArgs: set %s instead, which roles, ports and probes follow too" $flag $value) }}{{ end }}
 {{- end }}
 {{- if and .Values.volumeWebhook.enabled (eq (int .Values.securePort) (int .Values.volumeWebhook.port)) }}
 {{- fail (printf "volumeWebhook.port and securePort are both %d; each needs a port of its own" (int .Values.securePort)) }}

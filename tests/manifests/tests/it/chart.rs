@@ -90,9 +90,14 @@ fn settings_that_would_not_work_are_refused_with_the_fix() {
     }
     refused(&with("hostNetwork=false"), &["probes", "0.0.0.0"]);
     let scraped = with("metrics.serviceMonitor.enabled=true,bindAddress=0.0.0.0");
-    refused(&format!("{scraped},flags.bind-address=127.0.0.1"), &["flags.bind-address", "set bindAddress"]);
+    refused(&format!("{scraped},flags.bind-address=127.0.0.1"), &["bind-address", "set bindAddress"]);
     for (flag, value) in [("leader-elect-resource-name", "leaderElection.leaseName"), ("secure-port", "securePort")] {
-        refused(&with(&format!("flags.{flag}=1")), &[&format!("flags.{flag}: set {value}")]);
+        for given in [format!("flags.{flag}=1"), format!("extraArgs={{--{flag}=1}}")] {
+            refused(&with(&given), &[&format!("flag {flag}"), &format!("set {value}")]);
+        }
+    }
+    for given in ["flags.dry-run=false", "extraArgs={--dry-run=false}", "extraArgs={--v=2,--dry_run}"] {
+        refused(&with(&format!("trial=true,{given}")), &["trial", "dry-run"]);
     }
     let webhook =
         "volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b,volumeWebhook.port=10258";
@@ -295,7 +300,7 @@ fn the_values_of_the_charts_of_the_go_programs_have_their_place() {
     assert!(role["rules"].to_string().contains("secrets"), "{role}");
 }
 
-/// A trial: of the chart for two providers, and of the component.
+/// A trial: of the chart for two providers, and of the component, alone and with others.
 #[test]
 fn a_trial_has_no_port_and_its_roles_only_read() {
     let chart = |provider: &str| {
@@ -313,8 +318,9 @@ fn a_trial_has_no_port_and_its_roles_only_read() {
         assert_eq!(added, [&rule("b", json!(["get"])), &rule("c", json!(["get", "list", "watch"]))]);
         Some(all)
     };
-    let component = with_components(&["trial"]).map(|text| documents(&text));
-    for documents in [chart("fake"), chart("gce"), component] {
+    let components = [&["trial"][..], &["deployment", "cloud-config", "controller-roles", "routes", "trial"]];
+    let components = components.map(|names| with_components(names).map(|text| documents(&text)));
+    for documents in [chart("fake"), chart("gce")].into_iter().chain(components) {
         let Some(documents) = documents else { return };
         let workload = workload(&documents);
         let container = &pod(&documents)["containers"][0];
