@@ -28,7 +28,7 @@
 //!   polls of operations are `operations.get` and `operationResults.get`.
 //! * Faults of their own: `Code { status: 429, code: "RetryableError", .. }` is a busy answer, and [`Azure::busy`] makes one
 //!   resource busy; `Operation { .. }` lets the operation fail that a write begins, and leaves the resource in the
-//!   state Failed; `Throttle` is the throttled answer of the call's service.
+//!   state Failed (with the code `CanceledAndSupersededDueToAnotherOperation` the operation is canceled, as by a later write); `Throttle` is the throttled answer of the call's service.
 //! * [`Options`]: duration of operations, lag of reads, buckets, quotas, limits, denied actions, forms of `Retry-After`.
 //!
 //! # Operations and ETags

@@ -16,6 +16,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The parameters of the URL of an operation beside the version.
 const SIGNATURE: &str = "c=c&h=h&s=s&t=t";
 
+/// The error of an operation that another one superseded, and its detail.
+const CANCELED: &str = "Operation was canceled.";
+const SUPERSEDED: &str = "CanceledAndSupersededDueToAnotherOperation";
+
 /// The number of operations that are kept.
 const KEPT: usize = 20_000;
 
@@ -109,6 +113,18 @@ impl Operations {
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.due.first().map(|(ends, ..)| *ends)
     }
+}
+
+/// The error of an operation that fails. One that was superseded is canceled.
+pub(super) fn failure(status: u16, code: &str, message: &str) -> Problem {
+    match code {
+        SUPERSEDED => Problem { details: superseded(message), ..Problem::new(status, "Canceled", CANCELED) },
+        _ => Problem::new(status, code, message),
+    }
+}
+
+fn superseded(message: &str) -> Value {
+    json!([{"code": SUPERSEDED, "message": message}])
 }
 
 /// What a write does.
@@ -222,13 +238,12 @@ impl World {
             let text =
                 format!("Operation {} ({running}) was canceled and superseded by operation {name} ({by}).", old.name);
             self.operations.superseded.push(text.clone());
-            ("Canceled", "Operation was canceled.".to_owned(), Some(text))
+            ("Canceled", CANCELED.to_owned(), Some(text))
         };
         if compute {
             self.operations.superseded.push(format!("{} ({running}): {message}", old.name));
         }
-        let details =
-            detail.map(|text| json!([{"code": "CanceledAndSupersededDueToAnotherOperation", "message": text}]));
+        let details = detail.map(|text| superseded(&text));
         old.error = json!({"code": code, "message": message, "details": details.unwrap_or_else(|| json!([]))});
         old.error_status = 409;
         old.status = Status::Canceled;
@@ -259,7 +274,11 @@ impl World {
         let Some(running) = self.operations.all.get_mut(operation) else { return };
         let key = running.target.key();
         let released = std::mem::take(&mut running.released);
-        running.status = if running.failure.is_some() { Status::Failed } else { Status::Succeeded };
+        running.status = match &running.failure {
+            None => Status::Succeeded,
+            Some(failure) if failure.code == "Canceled" => Status::Canceled,
+            Some(_) => Status::Failed,
+        };
         if let Some(failure) = &running.failure {
             running.error = errors::body(failure);
             running.error_status = failure.status;

@@ -203,6 +203,20 @@ fn an_operation_may_fail_after_it_was_accepted() {
 }
 
 #[test]
+fn an_operation_may_be_canceled_as_if_a_later_one_had_superseded_it() {
+    let azure = cloud(Options::default());
+    let superseded = "CanceledAndSupersededDueToAnotherOperation";
+    let fault = Fault::Operation { status: 409, code: superseded.to_owned(), message: "by B".to_owned() };
+    azure.fault(Rule::every(fault).on("network", "routeTables.put").window(0, 1));
+    let table = json!({"location": "eastus", "properties": {"routes": []}});
+    let made = call(&azure, "PUT", "Microsoft.Network/routeTables/rt", &table);
+    let poll = made.headers["azure-asyncoperation"].replacen(&azure.root(), "", 1);
+    let status = poll_of(&azure, &poll);
+    assert_eq!((&status.json["status"], status.code()), (&json!("Canceled"), "Canceled"));
+    assert_eq!(status.json["error"]["details"], json!([{"code": superseded, "message": "by B"}]));
+}
+
+#[test]
 fn a_later_write_supersedes_a_running_one() {
     let azure = cloud(Options::default());
     let path = "Microsoft.Network/routeTables/rt";

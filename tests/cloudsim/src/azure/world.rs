@@ -8,7 +8,7 @@ use super::model::Model;
 use super::operations::Operations;
 use super::options::Options;
 use super::store::{Row, Store};
-use super::{errors, login, routes};
+use super::{errors, login, operations, routes};
 use crate::core::clock::Clock;
 use crate::core::endpoint::Simulated;
 use crate::core::faults::Fault;
@@ -343,7 +343,7 @@ impl Rest for World {
 
     fn will_fail(&mut self, call: &Call, fault: &Fault) -> bool {
         if let (true, Fault::Operation { status, code, message }) = (call.mutating, fault) {
-            self.failing = Some(Problem::new(*status, code, message.as_str()));
+            self.failing = Some(operations::failure(*status, code, message));
         }
         call.mutating
     }

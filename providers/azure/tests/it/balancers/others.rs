@@ -122,6 +122,21 @@ async fn what_others_write_between_read_and_write_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_others_supersede_is_planned_again_at_once() {
+    let mut scene = Scene::new(BY_ADDRESS, 2).await;
+    let code = "CanceledAndSupersededDueToAnotherOperation".to_owned();
+    let fault = Fault::Operation { status: 409, code, message: "by theirs".to_owned() };
+    for action in ["loadBalancers.put", "networkSecurityGroups.put"] {
+        scene.bed.cloud.fault(Rule::every(fault.clone()).on("network", action).window(0, 1));
+    }
+    scene.service("web", &[], port(80));
+    let answers = scene.call(&["web"], ServiceAction::Ensure).await;
+    assert_eq!(errors(&["web"], &answers), BTreeMap::new());
+    assert_eq!(items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules").len(), 1);
+    assert_eq!(scene.bed.cluster.take_events(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_balancer_that_a_late_list_does_not_show_is_not_replaced() {
     let mut scene = Scene::new(BY_ADDRESS, 2).await;
     scene.service("web0", &[], port(80));
