@@ -32,7 +32,6 @@ use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::{Ages, Env, Several};
-use crate::loadbalancer::selector::Selector;
 use crate::loadbalancer::tags::Tags;
 use crate::node::fleet::Fleet;
 use crate::node::instances::{self, AzureInstances};
@@ -125,7 +124,7 @@ impl ProviderFactory for Factory {
         log(&findings);
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
-        let env = env(&shared.config, shared.cloud.is_stack)?;
+        let env = env(&shared.config, shared.cloud.is_stack);
         let makes_routes = !values.given("configure-cloud-routes") || values.bool("configure-cloud-routes");
         let azure = Azure::new(shared, env, cidrs, makes_routes, findings);
         Ok(Arc::new(Azure { node_selector: flags::node_selector(values), ..azure }))
@@ -247,28 +246,19 @@ impl Azure {
 }
 
 /// The inputs of load balancers.
-fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
+fn env(config: &Config, is_stack: bool) -> Env {
     let balancing = &config.balancing;
     let edge = (config.extended_location_name.clone(), config.extended_location_type.clone());
-    let several = balancing.several.iter().map(|one| {
-        let selector = |key: &str, value: Option<&Value>| {
-            let parsed = value.map_or(Ok(None), Selector::parse);
-            parsed.map_err(|problem| {
-                let text = format!("multipleStandardLoadBalancerConfigurations, {}: {key}: {problem}", one.name);
-                ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
-            })
-        };
-        Ok(Several {
-            name: one.name.clone(),
-            primary_set: one.primary_vm_set.clone(),
-            takes_services: one.allows_placement,
-            services: selector("serviceLabelSelector", one.services.as_ref())?,
-            namespaces: selector("serviceNamespaceSelector", one.namespaces.as_ref())?,
-            nodes: selector("nodeSelector", one.nodes.as_ref())?,
-        })
+    let several = balancing.several.iter().map(|one| Several {
+        name: one.name.clone(),
+        primary_set: one.primary_vm_set.clone(),
+        takes_services: one.allows_placement,
+        services: one.services.clone(),
+        namespaces: one.namespaces.clone(),
+        nodes: one.nodes.clone(),
     });
     let age = |key: &str| config.ttl(key, Duration::from_secs(120));
-    Ok(Env {
+    Env {
         subscription: config.identity.network_subscription.clone(),
         location: config.location.clone(),
         extended_location: Some(edge).filter(|(name, _)| !name.is_empty()),
@@ -292,13 +282,13 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
         tags: config.tags.iter().cloned().collect(),
         system_tags: config.system_tags.clone(),
         is_stack,
-        several: several.collect::<Result<_, ProviderError>>()?,
+        several: several.collect(),
         ages: Ages {
             balancers: age("loadBalancerCacheTTLInSeconds"),
             public_ips: age("publicIPCacheTTLInSeconds"),
             security_group: age("nsgCacheTTLInSeconds"),
         },
-    })
+    }
 }
 
 /// The routes in the table of the configuration.

@@ -41,9 +41,20 @@ impl Lint for Checks {
 
     fn config(&self, text: &str) -> Vec<Finding> {
         let (config, mut findings) = Config::read(text, &|_| None);
-        findings.extend(problems(&config.identity));
+        findings.extend(problems(&config.identity).into_iter().map(unless_in_environment));
         findings
     }
+}
+
+/// What a login lacks may be in the environment of the program, which is not here.
+fn unless_in_environment(finding: Finding) -> Finding {
+    let may_be = ["aadClientId", "tenantId", "aadFederatedTokenFile"].contains(&&*finding.key);
+    if !may_be || finding.severity < Severity::Error {
+        return finding;
+    }
+    let text = "unless AZURE_TENANT_ID, AZURE_CLIENT_ID, and AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE are set where the \
+                program runs";
+    Finding::warning(finding.key, format!("{}, {text}", finding.message))
 }
 
 /// The findings of an error; a single one if it has none.
@@ -141,5 +152,25 @@ mod tests {
         let keys: Vec<String> =
             Checks.config("resourceGroup: g\nlocation: l\n").into_iter().map(|found| found.key).collect();
         assert_eq!(keys, ["subscriptionId", "aadClientId"]);
+    }
+
+    #[test]
+    fn what_the_environment_of_the_program_may_have_is_a_warning() {
+        let place = "subscriptionId: s\nresourceGroup: g\nlocation: l\n";
+        for (login, variable) in [
+            ("", "AZURE_CLIENT_SECRET"),
+            ("tenantId: t\naadClientId: c\n", "AZURE_CLIENT_SECRET"),
+            ("aadClientId: c\naadClientSecret: s\n", "AZURE_TENANT_ID"),
+            ("tenantId: t\naadClientSecret: s\n", "AZURE_CLIENT_ID"),
+            (
+                "tenantId: t\naadClientId: c\nuseFederatedWorkloadIdentityExtension: true\n",
+                "AZURE_FEDERATED_TOKEN_FILE",
+            ),
+        ] {
+            let findings = Checks.config(&format!("{place}{login}"));
+            let [finding] = &findings[..] else { panic!("{login:?}: {findings:?}") };
+            assert!(finding.message.contains(variable), "{login:?}: {finding}");
+            assert_eq!(finding.severity, Severity::Warning, "{login:?}");
+        }
     }
 }

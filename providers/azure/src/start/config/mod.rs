@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::client::limit::{Rate, Rates};
+use crate::loadbalancer::selector::Selector;
 
 /// Looks up an environment variable.
 pub(crate) type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
@@ -151,10 +152,10 @@ pub(crate) struct BalancerConfig {
     pub(crate) name: String,
     pub(crate) primary_vm_set: String,
     pub(crate) allows_placement: bool,
-    /// Label selectors, as JSON; `None`: all.
-    pub(crate) services: Option<Json>,
-    pub(crate) namespaces: Option<Json>,
-    pub(crate) nodes: Option<Json>,
+    /// `None`: all.
+    pub(crate) services: Option<Selector>,
+    pub(crate) namespaces: Option<Selector>,
+    pub(crate) nodes: Option<Selector>,
 }
 
 /// The kinds of machines.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{BalancerConfig, Config, RateConfig, read_map};
 use crate::client::id::same;
+use crate::loadbalancer::selector::Selector;
 
 /// A key.
 struct Key {
@@ -213,15 +214,24 @@ fn balancers(config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>
                 "name" => balancer.name = found.text().unwrap_or_default(),
                 "primaryvmset" => balancer.primary_vm_set = found.text().unwrap_or_default(),
                 "allowserviceplacement" => balancer.allows_placement = found.flag().unwrap_or(true),
-                "servicelabelselector" => balancer.services = Some(value.clone()),
-                "servicenamespaceselector" => balancer.namespaces = Some(value.clone()),
-                "nodeselector" => balancer.nodes = Some(value.clone()),
+                "servicelabelselector" => balancer.services = selector(&found),
+                "servicenamespaceselector" => balancer.namespaces = selector(&found),
+                "nodeselector" => balancer.nodes = selector(&found),
                 _ => findings.push(Finding::new(Severity::Warning, found.path(), "unknown key, ignored")),
             }
         };
         read_map(map, read, findings);
         config.balancing.several.push(balancer);
     }
+}
+
+/// `None` if it is empty or wrong.
+fn selector(value: &Value<'_>) -> Option<Selector> {
+    let parsed = Selector::parse(value.json());
+    parsed.unwrap_or_else(|problem| {
+        value.problem(problem);
+        None
+    })
 }
 
 /// Stores the value of a key; an unknown one is a finding.

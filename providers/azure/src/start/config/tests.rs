@@ -273,6 +273,14 @@ fn entries_of_several_balancers_must_differ() {
         "multipleStandardLoadBalancerConfigurations: [{name: a, primaryVMSet: p}]\n",
         "Error multipleStandardLoadBalancerConfigurations: needs",
     );
+    for key in ["serviceLabelSelector", "serviceNamespaceSelector", "nodeSelector"] {
+        one(
+            &entries(&format!(
+                "- {{name: a, primaryVMSet: p, {key}: {{matchExpressions: [{{key: k, operator: Like}}]}}}}\n"
+            )),
+            &format!("Error multipleStandardLoadBalancerConfigurations[0].{key}: unknown variant `Like`"),
+        );
+    }
 }
 
 #[test]
