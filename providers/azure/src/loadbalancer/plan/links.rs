@@ -62,9 +62,13 @@ impl Planner<'_> {
                     )));
                 }
                 _ if !same(json::text(present, &["id"]), id.as_str()) => {
+                    let (key, value) = match same(found, &name) {
+                        true => (PLS_GROUP.row.key, &item.link_group),
+                        false => (PLS_NAME.row.key, &name),
+                    };
                     return Err(refused(format!(
-                        "the private link service {found} cannot be renamed to {name} of the resource group {}; set azure-pls-create \
-                         to \"false\" first",
+                        "{key} {value:?}: the private link service {found} cannot be renamed to {name} of the resource group {}; set \
+                         azure-pls-create to \"false\" first",
                         item.link_group
                     )));
                 }

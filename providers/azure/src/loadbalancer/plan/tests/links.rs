@@ -136,7 +136,12 @@ fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
     let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-name", "other")], json!({})).pass(&[]);
-    assert!(errors["web"].contains("cannot be renamed"), "{}", errors["web"]);
+    let names = ["cannot be renamed", "azure-pls-name \"other\""];
+    assert!(names.iter().all(|text| errors["web"].contains(text)), "{}", errors["web"]);
+    let group = [INTERNAL, CREATE, ("azure-pls-resource-group", "g2")];
+    world.observed.links.insert("g2".into(), Seen::Present(Vec::new()));
+    let errors = world.service("web", &group, json!({})).pass(&[]);
+    assert!(errors["web"].contains("azure-pls-resource-group \"g2\""), "{}", errors["web"]);
     if let Some(Seen::Present(list)) = world.observed.links.get_mut("rg") {
         list[0]["tags"] = json!({});
     }
