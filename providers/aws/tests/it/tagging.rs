@@ -77,3 +77,24 @@ async fn one_refused_instance_among_forty_keeps_no_other_from_its_tags() {
         bed.check();
     }
 }
+
+/// The role may tag those with a tag only, which half of them lack.
+#[tokio::test]
+async fn every_second_refused_instance_keeps_no_other_from_its_tags() {
+    let mut bed = Bed::start("");
+    bed.add_nodes(57);
+    let provider = bed.provider_with_flags(&[("tags", "env=prod"), ("resources", "instance")]).await;
+    lend(&bed.aws, &*provider).await;
+    let ids: Vec<String> = bed.nodes.iter().map(|node| node.provider_id.as_deref().unwrap().to_owned()).collect();
+    for hit in ids.iter().skip(1).step_by(2) {
+        let hit = hit.rsplit('/').next().unwrap().to_owned();
+        bed.aws.fault(Rule { params: Some(hit), ..Rule::every(Fault::Deny).on("ec2", "CreateTags") });
+    }
+    let batch: Vec<NodeWork> = ids.iter().map(|id| work("node", id, false)).collect();
+    let mark = bed.aws.mark();
+    let answers = provider.node_task("tagging").unwrap().run(&batch).await;
+    let failed: Vec<usize> = (0..60).filter(|number| answers[*number].is_err()).collect();
+    assert_eq!((tagged(&bed), failed), (30, (1..60).step_by(2).collect()));
+    assert!(bed.writes(mark).len() <= 120, "{}", bed.writes(mark).len());
+    bed.check();
+}
