@@ -41,7 +41,9 @@ pub trait LoadBalancer: Send + Sync {
     ///
     /// It may depend on labels, annotations, addresses and the provider ID. The default is the provider ID. A cloud
     /// that registers addresses returns the address; a cloud whose Services select nodes by label returns `None` for
-    /// other nodes. Never called for nodes that are excluded, deleted or about to be removed.
+    /// other nodes, and one that registers its own machines `None` for nodes of other clouds, which must not keep the
+    /// controller from noticing that a load balancer loses all hosts. Never called for nodes that are excluded, deleted
+    /// or about to be removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
     }

@@ -145,12 +145,12 @@ impl Check<'_> {
 
     /// An objection if nodes are wanted: an empty balancer is then a mistake.
     fn emptied(&self) -> Option<String> {
-        let targets = &self.desired.goal.common()?.targets;
-        (!targets.is_empty()).then(|| {
+        let common = self.desired.goal.common()?;
+        let nodes = common.targets.len() + common.wrong_ids;
+        (nodes > 0).then(|| {
             format!(
-                "no target would be left although {} nodes are wanted; check that the instances of the nodes exist and have \
-                 the cluster's tag, and that their spec.providerID is right",
-                targets.len()
+                "no target would be left although {nodes} nodes are wanted; check that the instances of the nodes exist and \
+                 have the cluster's tag, and that their spec.providerID is right"
             )
         })
     }

@@ -27,6 +27,7 @@ pub(crate) mod write;
 #[cfg(feature = "sdk")]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +36,8 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::{self, BalancerCloud, Items, Plan, Reached, Written, is_refusal};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
-    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
-    ServiceKey, ServiceWork, Severity, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, ProviderError, Scope,
+    Service, ServiceKey, ServiceWork, Severity, Subject,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -296,6 +297,11 @@ impl BalancerCloud for Balancers {
     type Observed = Vec<Observation>;
     type Write = Step;
     type Made = Mutex<Outputs>;
+
+    /// A node that can be no target is no host: with only such nodes, the load balancer would be empty.
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        wanted::may_be_target(service, node).then(|| node.provider_id_or_empty().into())
+    }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
         let mut wanted = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, PREFIX, service, shape_of};
@@ -194,6 +194,49 @@ async fn a_load_balancer_that_aws_refuses_leaves_no_target_group() {
     assert_eq!(bed.aws.world(|world| (world.elbv2.balancers.len(), world.elbv2.groups.len())), (0, 0));
     bed.delete(&*process, &desired("web", &[("type", "external")])).await;
     bed.check();
+}
+
+/// Otherwise one such node lets a balancer lose all targets because the other Node objects are gone.
+#[tokio::test]
+async fn a_node_that_can_be_no_target_is_no_host() {
+    let process = Bed::start("").process().await;
+    let instance = "aws:///us-west-2a/i-0123456789abcdef0";
+    let is_host = |service: &Service, id: &str, labels: &[(&str, &str)]| {
+        let provider_id = Some(id).filter(|id| !id.is_empty()).map(Into::into);
+        let node = Node { name: "n".into(), provider_id, labels: labels.iter().copied().collect(), ..Node::default() };
+        process.backend(service, &node).is_some()
+    };
+    let web = desired("web", &[]);
+    for (id, expected) in [
+        (instance, true),
+        ("i-0123456789abcdef0", true),
+        ("onprem://rack/1", false),
+        ("aws:///us-west-2a/x/fargate-10.0.0.1", false),
+        ("", false),
+        // A mistake, which is reported.
+        ("aws:///us-west-2a/vol-1", true),
+    ] {
+        assert_eq!(is_host(&web, id, &[]), expected, "{id}");
+    }
+    let labeled = desired("web", &[("target-node-labels", "pool=web,zone")]);
+    assert!(is_host(&labeled, instance, &[("pool", "web"), ("zone", "x")]));
+    assert!(!is_host(&labeled, instance, &[("pool", "db"), ("zone", "x")]));
+    assert!(!is_host(&labeled, instance, &[("pool", "web")]));
+}
+
+#[tokio::test]
+async fn a_wrong_provider_id_of_the_only_node_takes_no_target_away() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let web = desired("web", &[("type", kind)]);
+        bed.ensure(&*process, &web).await;
+        let wrong = Node { name: "n".into(), provider_id: Some("aws:///us-west-2a/vol-1".into()), ..Node::default() };
+        let error = process.update(CLUSTER, &web, &[NodeRef::new(wrong)]).await.unwrap_err().to_string();
+        assert!(error.contains("no target would be left"), "{error}");
+        assert_eq!(bed.hosts(), [3], "{kind}");
+        bed.check();
+    }
 }
 
 /// Another interval needs a new target group.

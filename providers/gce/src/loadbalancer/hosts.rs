@@ -6,7 +6,7 @@ use ccm_provider::Node;
 use serde::{Deserialize, Serialize};
 
 use crate::client::resource::{ResourceId, region_of};
-use crate::node::identity::{self, Wanted, short};
+use crate::node::identity::{self, BadProviderId, Wanted, short};
 use crate::node::zones::zone_of;
 
 /// The label with the subnetwork of a node outside the cluster's subnetwork.
@@ -97,11 +97,15 @@ fn place(node: &Node) -> (Option<String>, String) {
     }
 }
 
-/// The properties of a node that matter to load balancers, as a string to compare.
-pub(crate) fn backend(node: &Node) -> String {
+/// The properties of a node that matter to load balancers, as a string to compare. A node of another cloud is no host:
+/// with only such nodes, the load balancer would be empty.
+pub(crate) fn backend(node: &Node) -> Option<String> {
+    if let Wanted::Never(BadProviderId::Foreign(_)) = identity::wanted(node) {
+        return None;
+    }
     let (zone, name) = place(node);
     let subnet = node.labels.get(SUBNET_LABEL).unwrap_or_default();
-    format!("{}/{name} {subnet}", zone.unwrap_or_default())
+    Some(format!("{}/{name} {subnet}", zone.unwrap_or_default()))
 }
 
 #[cfg(test)]

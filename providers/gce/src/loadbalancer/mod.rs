@@ -139,7 +139,7 @@ impl BalancerCloud for Balancers {
     }
 
     fn backend<'n>(&self, _: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
-        Some(hosts::backend(node).into())
+        hosts::backend(node).map(Cow::from)
     }
 
     fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {

@@ -21,7 +21,7 @@ use crate::client::{elb, elbv2};
 use crate::loadbalancer::names;
 
 pub(crate) use ccm_kit::inspect::first_few;
-pub(crate) use of_service::{of_service, previous_balancer, shortened};
+pub(crate) use of_service::{may_be_target, of_service, previous_balancer, shortened};
 pub(crate) use review::review;
 
 #[derive(Debug, Clone)]
@@ -99,6 +99,8 @@ pub(crate) struct Common {
     pub(crate) tags: BTreeMap<String, String>,
     /// The names of the nodes that get traffic, by instance ID.
     pub(crate) targets: BTreeMap<String, String>,
+    /// The number of nodes whose provider ID names no instance.
+    pub(crate) wrong_ids: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

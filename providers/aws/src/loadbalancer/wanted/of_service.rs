@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
+use ccm_provider::{Finding, Node, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
 use super::{
     Classic, Common, Goal, NamedGroups, Network, Subnets, Wanted, check, classic, first_few, hostname, network,
@@ -84,7 +84,7 @@ fn complete(desired: &mut Wanted, item: &ServiceWork, env: &Env, kind: Kind) -> 
     if let Some(error) = no_client.clone().filter(|_| item.action == ServiceAction::UpdateHosts) {
         return Err(error);
     }
-    let (targets, noticed) = targets(item, annotations)?;
+    let (targets, wrong_ids, noticed) = targets(item, annotations)?;
     let common = Common {
         must_exist: item.action == ServiceAction::UpdateHosts,
         internal: annotations.get_or_default(&INTERNAL)?,
@@ -93,6 +93,7 @@ fn complete(desired: &mut Wanted, item: &ServiceWork, env: &Env, kind: Kind) -> 
         subnets: annotations.get(&SUBNETS)?.map_or(Subnets::Discover, Subnets::Named),
         tags: env.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
         targets,
+        wrong_ids,
     };
     let (goal, findings) = of_kind(service, common, kind, env.shared_probe.as_ref())?;
     check::after_ports(service)?;
@@ -132,10 +133,10 @@ fn only_hosts(
     mistake: ProviderError,
 ) -> Result<(), ProviderError> {
     let service = &*item.service;
-    let Ok((targets, noticed)) = targets(item, Annotations::read(&service.metadata.annotations)) else {
+    let Ok((targets, wrong_ids, noticed)) = targets(item, Annotations::read(&service.metadata.annotations)) else {
         return Err(mistake);
     };
-    let common = Common { must_exist: true, internal: true, targets, ..Common::default() };
+    let common = Common { must_exist: true, internal: true, targets, wrong_ids, ..Common::default() };
     // The kind itself may be the mistake.
     desired.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
         Kind::Classic => Goal::Classic(Box::new(Classic { common, ..Classic::default() })),
@@ -188,20 +189,38 @@ pub(crate) fn previous_balancer(service: &Service) -> Option<Finding> {
     })
 }
 
-/// The nodes that get traffic, by instance ID, and findings about nodes that cannot.
+/// Whether a node has these labels. One without a value matches any value.
+fn has_labels(node: &Node, labels: &BTreeMap<String, String>) -> bool {
+    let has = |(key, value): (&String, &String)| {
+        node.labels.get(key).is_some_and(|found| value.is_empty() || found == value.as_str())
+    };
+    labels.iter().all(has)
+}
+
+/// Whether a node may be a target of the load balancer. With a wrong provider ID it may, so that the mistake is
+/// reported.
+pub(crate) fn may_be_target(service: &Service, node: &Node) -> bool {
+    let may_be = match ProviderId::parse(node.provider_id_or_empty()) {
+        Ok(id) => matches!(id.machine, Machine::Ec2(_)),
+        Err(BadProviderId::Malformed(id)) => !id.is_empty(),
+        Err(BadProviderId::Foreign(_)) => false,
+    };
+    may_be && {
+        let annotations = Annotations::read(&service.metadata.annotations);
+        has_labels(node, &annotations.readable(&TARGET_NODE_LABELS).unwrap_or_default())
+    }
+}
+
+/// The nodes that get traffic, by instance ID, those with a wrong provider ID, and findings about nodes that cannot.
 fn targets(
     item: &ServiceWork,
     annotations: Annotations<'_>,
-) -> Result<(BTreeMap<String, String>, Vec<Finding>), ProviderError> {
+) -> Result<(BTreeMap<String, String>, usize, Vec<Finding>), ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
     let (mut unusable, mut skipped, mut waiting, mut labeled) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for node in &*item.nodes {
-        // A label without a value matches any value.
-        let wanted = labels
-            .iter()
-            .all(|(key, value)| node.labels.get(key).is_some_and(|found| value.is_empty() || found == value.as_str()));
-        if !wanted {
+        if !has_labels(node, &labels) {
             continue;
         }
         labeled += 1;
@@ -216,6 +235,7 @@ fn targets(
             Some(Ok(_) | Err(BadProviderId::Foreign(_))) => skipped.push(&*node.name),
         }
     }
+    let wrong = unusable.len();
     let summary = [
         (Severity::Warning, unusable, "their spec.providerID names no instance; correct it"),
         (Severity::Info, waiting, "they have no spec.providerID yet"),
@@ -225,11 +245,11 @@ fn targets(
         Finding::new(severity, "nodes", format!("no traffic for {}: {why}", first_few(&nodes)))
     });
     let mut findings: Vec<Finding> = findings.collect();
-    if labeled == 0 && !labels.is_empty() && !item.nodes.is_empty() {
+    if labeled == 0 && !labels.is_empty() {
         let problem = "no traffic for any node: none has all these labels; correct them or those of the nodes";
         findings.push(annotations.warn(TARGET_NODE_LABELS.row, problem));
     }
-    Ok((targets, findings))
+    Ok((targets, wrong, findings))
 }
 
 pub(crate) fn shortened(mut texts: Vec<String>, most: usize, between: &str) -> String {

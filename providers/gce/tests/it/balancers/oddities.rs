@@ -1,7 +1,7 @@
 //! Mistakes of other programs, each tested separately.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_provider::ServiceAction;
+use ccm_provider::{Node, NodeRef, ServiceAction};
 use serde_json::json;
 
 use super::scene::{Scene, internal, local, node_of, ports, service, set, web};
@@ -210,5 +210,27 @@ async fn a_refused_rule_with_a_requested_address_leaves_the_former_rule_and_its_
     assert_eq!(scene.ensure(&mut asked).await, mine);
     assert_eq!(scene.names().iter().filter(|name| name.starts_with("addresses")).count(), 1);
     scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// Otherwise one such node lets a balancer lose all backends because the other Node objects are gone.
+#[tokio::test]
+async fn a_node_of_another_cloud_is_no_host_and_one_without_a_zone_takes_no_backend_away() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let node = |name: &str, id: Option<&str>| {
+        NodeRef::new(Node { name: name.into(), provider_id: id.map(Into::into), ..Node::default() })
+    };
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    let balancers = scene.balancers();
+    assert_eq!(balancers.backend(&web, &node("onprem-1", Some("onprem://rack/1"))), None);
+    for id in [Some("gce://p/us-central1-b/n1"), Some("gce://p"), None] {
+        assert!(balancers.backend(&web, &node("n1", id)).is_some(), "{id:?}");
+    }
+    for name in ["n1", "n2"] {
+        scene.nodes = vec![node(name, None)];
+        scene.update(&mut web).await;
+        assert_eq!(scene.object("backendServices", "LB")["backends"].as_array().unwrap().len(), 1, "{name}");
+    }
     scene.is_correct();
 }

@@ -227,3 +227,36 @@ async fn a_network_balancer_lives_on_the_simulated_cloud() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
     network_life("network balancer, simulated cloud", world).await;
 }
+
+/// The Node objects of both hosts are deleted; their instances run. The other node could be no target.
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_node_of_another_cloud_balancers_keep_the_hosts_whose_node_objects_are_gone() {
+    let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
+    let (rig, cloud) = (&world.rig, &world.cloud);
+    let manager = begin(&world, service("web", &[], &[80])).await;
+    rig.create(service("api", &[("type", "nlb")], &[80])).await;
+    rig.create(node("onprem-1").provider_id("onprem://rack/1")).await;
+    for name in ["web", "api"] {
+        rig.address(name).await;
+    }
+    let (web, api) = (world.balancer("web").await, world.balancer("api").await);
+    let arn = "LoadBalancers/member/LoadBalancerArn";
+    let arn = cloud.text("elbv2:DescribeLoadBalancers", &format!("Names.member.1={api}"), arn);
+    let hosts = |cloud: &Cloud| (classic(cloud, &web).0, network(cloud, &arn).1);
+    world.until("both nodes registered", |cloud| hosts(cloud) == (2, 2)).await;
+    world.quiet().await;
+    let mark = cloud.mark();
+    for node in rig.list("nodes").await.iter().filter(|node| node.name() != "onprem-1") {
+        rig.delete("nodes", "", node.name()).await;
+    }
+    for name in ["web", "api"] {
+        rig.until_event(name, "LoadBalancerHostsKept").await;
+    }
+    let manager = restart(&world, manager).await;
+    for name in ["web", "api"] {
+        rig.patch_service(name, json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    }
+    world.quiet().await;
+    assert_eq!((hosts(cloud), cloud.writes(mark)), ((2, 2), vec![]));
+    manager.terminate();
+}

@@ -81,6 +81,34 @@ async fn internal_balancers_share_their_groups_until_the_last_one_goes() {
     world.end();
 }
 
+/// The Node objects of both hosts are deleted; their instances run. The other node could be no backend.
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_node_of_another_cloud_balancers_keep_the_hosts_whose_node_objects_are_gone() {
+    let Some(world) = World::start().await else { return };
+    let manager = world.with_nodes(2).await;
+    world.rig.create(service("web", &[], &[80])).await;
+    world.rig.create(service("api", &[INTERNAL], &[8080])).await;
+    world.rig.create(node("onprem-1").provider_id("onprem://rack/1")).await;
+    for name in ["web", "api"] {
+        world.rig.address(name).await;
+    }
+    let hosts = || (pool(&world).len(), world.only("backendServices")["backends"].as_array().map_or(0, Vec::len));
+    world.until("both nodes are hosts", |_| hosts() == (2, 2)).await;
+    for name in ["node-1", "node-2"] {
+        world.rig.delete("nodes", "", name).await;
+    }
+    for name in ["web", "api"] {
+        world.rig.until_event(name, "LoadBalancerHostsKept").await;
+    }
+    manager.stop().await;
+    let manager = world.manager("", ARGS);
+    for name in ["web", "api"] {
+        world.is_steady(name).await;
+    }
+    assert_eq!(hosts(), (2, 2));
+    manager.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_changes_its_scheme_leaves_nothing_of_the_old_one() {
     let Some(world) = World::start().await else { return };
