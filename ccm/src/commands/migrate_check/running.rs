@@ -33,14 +33,18 @@ impl Component {
         }
     }
 
-    /// The component that an image with this name starts through its entry point.
-    fn of_image(image: &str, args: &[String]) -> Option<Self> {
-        let path = image.split('@').next().unwrap_or_default();
+    /// The component that the entry point of the image starts, by the name of the image. That of a mirror may say nothing:
+    /// then the container has the name that manifests of these programs give it. The flag --cloud-provider would not do:
+    /// cluster-autoscaler has one too.
+    fn of_image(container: &Container, args: &[String]) -> Option<Self> {
+        let path = container.image.split('@').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
         let name = last.split(':').next().unwrap_or_default();
         let name = ["-amd64", "-arm64"].iter().find_map(|arch| name.strip_suffix(arch)).unwrap_or(name);
         // Several vendors use the repository's name for the program: cloud-provider-vsphere.
-        let named = name.starts_with("cloud-provider-") || name.contains("cloud-controller-manager");
+        let named = name.starts_with("cloud-provider-")
+            || name.contains("cloud-controller-manager")
+            || container.name.ends_with("cloud-controller-manager");
         let vendor = named && args.iter().any(|arg| arg.starts_with("--"));
         Self::of_program(name).or(vendor.then_some(Self::CloudControllerManager))
     }
@@ -152,7 +156,7 @@ pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
 }
 
 /// The program of a container, its arguments, and whether a shell starts it: by the name of the program, possibly behind a
-/// wrapper (`/go-runner`) or a shell; without a command, by the name of the image.
+/// wrapper (`/go-runner`) or a shell; without a command, by the name of the image or of the container.
 fn command_line(container: &Container) -> Option<(Component, Vec<String>, bool)> {
     let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
     let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();
@@ -164,7 +168,7 @@ fn command_line(container: &Container) -> Option<(Component, Vec<String>, bool)>
     });
     let script = || words.iter().find_map(|word| in_script(word)).map(|(component, args)| (component, args, true));
     let image = || {
-        let component = Component::of_image(&container.image, &args).filter(|_| command.is_empty())?;
+        let component = Component::of_image(container, &args).filter(|_| command.is_empty())?;
         Some((component, args.clone(), false))
     };
     program.or_else(script).or_else(image)
@@ -270,6 +274,17 @@ mod tests {
                 CloudControllerManager,
                 vec!["--cloud-provider=aws", "--cluster-name=a b", "-v=2"],
             ),
+            // this program, by the chart, with any name of the image
+            (
+                json!({"name": "cloud-controller-manager", "image": "registry.example.com/infra/cloud:1", "args": ["--cloud-provider=aws"]}),
+                CloudControllerManager,
+                vec!["--cloud-provider=aws"],
+            ),
+            (
+                json!({"name": "aws-cloud-controller-manager", "image": "example.com/infra/mirror@sha256:00", "args": ["--v=2"]}),
+                CloudControllerManager,
+                vec!["--v=2"],
+            ),
             // this program
             (json!({"image": "example.com/ccm:v0.1.0", "args": ["--v=2"]}), CloudControllerManager, vec!["--v=2"]),
         ];
@@ -294,6 +309,9 @@ mod tests {
             json!({"command": ["/bin/x"], "args": ["--lease", "cloud-controller-manager"], "image": "x"}),
             json!({"command": ["/bin/x", "--kubeconfig", "/var/lib/kube-controller-manager/kubeconfig"]}),
             json!({"image": "docker.io/library/nginx:1", "args": ["--x"]}),
+            // It has a flag of the same name.
+            json!({"name": "cluster-autoscaler", "image": "registry.k8s.io/autoscaling/cluster-autoscaler:v1.36.0",
+                "args": ["--cloud-provider=aws"]}),
             json!({"image": "registry.k8s.io/cloud-provider-gcp/cpgw:1", "args": ["--x"]}),
             json!({"command": ["/bin/sh", "-c", "# /bin/cloud-controller-manager --x\nsleep 1"]}),
         ] {
