@@ -57,6 +57,9 @@ const BODIES: usize = 32;
 const FREE: usize = 16 << 10;
 /// The time limit for receiving a body, including the wait for memory.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for the next MiB of a body that has a share of the memory: the API server waits for a review for 5 s, and
+/// the clients before it may all send no more.
+const PACE: Duration = Duration::from_secs(1);
 /// The time limit for a handler: the API server waits at most 30 s.
 const HANDLING: Duration = Duration::from_secs(30);
 
@@ -162,6 +165,10 @@ impl Listening {
     }
 }
 
+fn late() -> (StatusCode, String) {
+    (StatusCode::REQUEST_TIMEOUT, "the admission request took too long to come in".to_owned())
+}
+
 struct Hosted {
     name: &'static str,
     handler: Arc<dyn AdmissionHandler>,
@@ -213,9 +220,8 @@ impl Hooks {
         if !review::is_json(kind) {
             return Err(bad(format!("Content-Type: {kind:?} should be \"application/json\"")));
         }
-        let (_memory, body) = tokio::time::timeout(PATIENCE, self.read(request)).await.map_err(|_| {
-            (StatusCode::REQUEST_TIMEOUT, "the admission request took too long to come in".to_owned())
-        })??;
+        let (_memory, body) =
+            tokio::time::timeout(PATIENCE, self.read(request)).await.unwrap_or_else(|_| Err(late()))?;
         let review = review::parse(&body).map_err(bad)?;
         let (version, uid) = (review.api_version, review.request.uid.clone());
         // A panic of a handler must not close the connection, which may have other reviews in flight.
@@ -240,7 +246,8 @@ impl Hooks {
         let busy = || (StatusCode::SERVICE_UNAVAILABLE, "too many large admission requests at a time".to_owned());
         let mut body = Limited::new(request.into_body(), BODY);
         let (mut read, mut memory) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
-        while let Some(frame) = body.frame().await {
+        let mut due = Instant::now() + PATIENCE;
+        while let Some(frame) = tokio::time::timeout_at(due, body.frame()).await.map_err(|_| late())? {
             let frame = frame
                 .map_err(|error| (StatusCode::BAD_REQUEST, format!("could not read the admission request: {error}")))?;
             let Some(data) = frame.data_ref() else { continue };
@@ -253,6 +260,9 @@ impl Hooks {
                 None => memory = Some(self.memory.clone().acquire_many_owned(more).await.map_err(|_| busy())?),
                 // Waiting with a share in hand could be a deadlock.
                 Some(memory) => memory.merge(self.memory.clone().try_acquire_many_owned(more).map_err(|_| busy())?),
+            }
+            if more > 0 {
+                due = Instant::now() + PACE;
             }
             read.extend_from_slice(data);
         }
