@@ -440,7 +440,7 @@ impl BalancerCloud for Balancers {
         outputs.lock().finish()
     }
 
-    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
+    fn report(&self, work: &[ServiceWork], _: &Vec<Wanted>, findings: &[Finding]) {
         for item in work {
             for finding in findings {
                 self.warn(&item.service, finding);

@@ -84,14 +84,14 @@ impl Events {
         }
     }
 
-    /// Emits the findings that were not emitted for this Service yet. A deletion emits none.
-    pub(super) fn report(&self, service: &Service, action: ServiceAction, findings: &[Finding]) {
+    /// Emits the findings that were not emitted for this Service yet: its `own`, and those with its key. A deletion emits
+    /// none.
+    pub(super) fn report(&self, service: &Service, action: ServiceAction, own: &[Finding], findings: &[Finding]) {
         let Some(context) = self.cluster.context() else { return };
-        let (key, annotations) = (service.key().to_string(), &service.metadata.annotations);
+        let key = service.key().to_string();
         let is_for = |finding: &&Finding| {
-            let value = finding.value.as_ref();
             finding.severity >= Severity::Warning
-                && value.is_some_and(|value| *value == key || annotations.get(&finding.key) == Some(value))
+                && (finding.value.as_ref() == Some(&key) || own.contains(finding))
         };
         // The key of a finding about an annotation is the annotation, that of others the reason.
         let event = |finding: &Finding| match finding.key.contains('/') {

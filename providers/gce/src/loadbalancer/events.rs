@@ -32,16 +32,14 @@ impl Events {
         Self { cluster, reported: Mutex::default(), commands: Mutex::default() }
     }
 
-    /// Emits the findings that were not emitted for this Service yet. Those of an update of hosts are not all.
-    pub(super) fn report(&self, service: &Service, action: ServiceAction, findings: &[Finding]) {
+    /// Emits the findings that were not emitted for this Service yet: its `own`, and those with its key. Those of an update
+    /// of hosts are not all.
+    pub(super) fn report(&self, service: &Service, action: ServiceAction, own: &[Finding], findings: &[Finding]) {
         let Some(context) = self.cluster.context() else { return };
-        let (key, annotations) = (service.key().to_string(), &service.metadata.annotations);
+        let key = service.key().to_string();
         let is_for = |finding: &&Finding| {
             finding.severity >= Severity::Warning
-                && finding
-                    .value
-                    .as_ref()
-                    .is_some_and(|value| *value == key || annotations.get(&finding.key) == Some(value))
+                && (finding.value.as_ref() == Some(&key) || own.contains(finding))
         };
         let event = |finding: &Finding| match &*finding.key {
             reason @ (MIXED_PROTOCOLS | CONFLICT | OPTIONS_IGNORED) => (reason.to_owned(), finding.message.clone()),

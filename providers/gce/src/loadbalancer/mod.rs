@@ -191,9 +191,12 @@ impl BalancerCloud for Balancers {
         self.writer()?.completed(&step.write, outputs).await
     }
 
-    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
+    fn report(&self, work: &[ServiceWork], wanted: &Wanted, findings: &[Finding]) {
         let Some(cloud) = &self.cloud else { return };
-        work.iter().for_each(|item| cloud.events.report(&item.service, item.action, findings));
+        for (place, item) in work.iter().enumerate() {
+            let own = wanted.items.get(&place).map(|item| &*item.findings).unwrap_or_default();
+            cloud.events.report(&item.service, item.action, own, findings);
+        }
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {

@@ -86,7 +86,7 @@ impl<C: BalancerCloud> Engine<C> {
                 return failed_all(&results);
             }
         };
-        self.cloud.report(&work, &plan.findings);
+        self.cloud.report(&work, &wanted, &plan.findings);
         self.begin(&run, &mut plan, &mut results).await;
         self.wait_for_creations(&run, &mut plan, &mut results);
         let mut planned = plan.places(work.len());

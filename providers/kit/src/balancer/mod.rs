@@ -200,12 +200,10 @@ pub trait BalancerCloud: Send + Sync + 'static {
     }
 
     /// Emits events about findings. Not called in dry runs, whose plans show the findings.
-    fn report(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
+    fn report(&self, _work: &[ServiceWork], _wanted: &Self::Wanted, _findings: &[Finding]) {}
 
     /// Reports the refusal of an optional step, to the items that it is for.
-    fn report_refusal(&self, work: &[ServiceWork], step: &Step<Self::Write>, error: &ProviderError) {
-        self.report(work, &[Finding::warning(step.object(), error.to_string())]);
-    }
+    fn report_refusal(&self, _work: &[ServiceWork], _step: &Step<Self::Write>, _error: &ProviderError) {}
 
     /// For how long a refused write is not sent again, unless its Services change. Not asked for a step that restores
     /// what it replaces.

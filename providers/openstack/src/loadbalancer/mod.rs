@@ -333,17 +333,15 @@ impl BalancerCloud for Balancers {
         written
     }
 
-    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
+    fn report(&self, work: &[ServiceWork], wanted: &Wanted, findings: &[Finding]) {
         let Some(cloud) = &self.cloud else { return };
-        for item in work {
-            let (key, annotations) = (item.service.key().to_string(), &item.service.metadata.annotations);
-            // The value is the key of the Service, or its annotation's value.
+        for (place, item) in work.iter().enumerate() {
+            let key = item.service.key().to_string();
+            let own = wanted.items.get(&place).map(|item| &*item.findings).unwrap_or_default();
+            // The value is the key of the Service, or that of an annotation.
             let is_for = |finding: &&Finding| {
                 finding.severity >= Severity::Warning
-                    && finding
-                        .value
-                        .as_ref()
-                        .is_none_or(|value| *value == key || annotations.get(&finding.key) == Some(value))
+                    && (finding.value.as_ref() == Some(&key) || own.contains(finding))
             };
             cloud.report(item, &findings.iter().filter(is_for).collect::<Vec<_>>());
         }

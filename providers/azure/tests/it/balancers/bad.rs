@@ -409,3 +409,14 @@ async fn an_endpoint_that_stays_holds_the_deletion_of_its_private_link_service_u
     scene.ensure(&["api"]).await;
     scene.bed.is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_about_an_annotation_is_that_of_its_service_alone() {
+    let ports = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("a", &[ports], port(80));
+    scene.service("b", &[INTERNAL, ports], port(80));
+    scene.ensure(&["a", "b"]).await;
+    let events = scene.bed.cluster.take_events();
+    assert!(events.len() == 1 && events[0].contains("has no effect on an external load balancer"), "{events:?}");
+}

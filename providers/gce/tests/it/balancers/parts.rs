@@ -341,3 +341,16 @@ async fn a_check_in_use_keeps_its_firewall_rule_while_the_other_kind_is_deleted(
     assert!(!names.contains(&"firewalls k8s-cid-node-hc".to_owned()), "{names:?}");
     scene.is_correct();
 }
+
+#[tokio::test]
+async fn an_event_about_an_annotation_is_that_of_its_service_alone() {
+    let scene = Scene::with(&["n1"]).await;
+    let (mut outer, mut inner) = (web(), internal(service("inner", json!({}))));
+    for service in [&mut outer, &mut inner] {
+        set(service, "networking.gke.io/internal-load-balancer-allow-global-access", "true");
+    }
+    reconcile(&scene, &[outer, inner], ServiceAction::Ensure).await;
+    let events = scene.events();
+    let found: Vec<&String> = events.iter().filter(|event| event.contains("allow-global-access")).collect();
+    assert!(found.len() == 1 && found[0].contains("has no effect on an external load balancer"), "{events:?}");
+}

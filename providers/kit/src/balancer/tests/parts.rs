@@ -163,8 +163,8 @@ impl BalancerCloud for Script {
         if self.denies_results { Err(ProviderError::new(denied, "the role lacks the right")) } else { Ok(()) }
     }
 
-    fn report(&self, _: &[ServiceWork], findings: &[Finding]) {
-        self.reported.lock().extend(findings.iter().map(ToString::to_string));
+    fn report_refusal(&self, _: &[ServiceWork], step: &Step<&'static str>, error: &ProviderError) {
+        self.reported.lock().push(format!("{}: {error}", step.object()));
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
@@ -594,7 +594,7 @@ async fn the_step_after_a_remembered_refusal_is_still_sent() {
 }
 
 #[tokio::test]
-async fn the_refusal_of_an_optional_step_is_a_finding() {
+async fn the_refusal_of_an_optional_step_is_reported_and_the_others_go_on() {
     let steps = vec![
         step("method", Items::one(0), Part::new(Kind::Frame)).optional(),
         step("members", Items::one(0), Part::new(Kind::Members)),
