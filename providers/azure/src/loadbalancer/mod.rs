@@ -279,7 +279,9 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
         };
         // Its own one may be there only because others use it.
         let serving = own.filter(serves).or_else(|| frontends().filter(serves).find(is_shared));
-        serving.or(own).or_else(|| frontends().find(is_shared))
+        // On that of another one without its rules, traffic for it would arrive at the other one's pods.
+        let wants_none = item.settings.as_ref().is_some_and(|settings| settings.rules.is_empty());
+        serving.or(own).or_else(|| frontends().find(is_shared).filter(|_| wants_none))
     };
     let mut own = item.families.iter().map(frontend).collect::<Option<Vec<_>>>()?;
     own.sort_by_key(|frontend| frontends().position(|it| std::ptr::eq(it, *frontend)));

@@ -174,10 +174,23 @@ fn a_port_of_another_service_of_the_address_is_a_conflict() {
     let errors = world.pass(&[]);
     assert_eq!(errors.keys().collect::<Vec<_>>(), ["b"]);
     assert!(errors["b"].contains("-TCP-80") && errors["b"].contains("use another port"), "{}", errors["b"]);
+    assert_eq!(world.status("b"), [""; 0], "traffic for it would arrive at the pods of a");
     world
         .service("b", &[], json!({"loadBalancerIP": ip, "ports": [{"port": 80, "nodePort": 30081, "protocol": "UDP"}]}))
         .settle(&[]);
     assert_eq!(world.status("b"), [ip]);
+}
+
+#[test]
+fn a_service_that_shares_a_private_address_has_it_with_its_rules_or_if_it_wants_none() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let shared = |number: u16| json!({"loadBalancerIP": "10.0.9.9", "ports": port(number)["ports"]});
+    let mut world = World::new();
+    world.service("a", &[internal], shared(80)).settle(&[]);
+    assert!(world.service("b", &[internal], shared(80)).pass(&[])["b"].contains("use another port"));
+    assert_eq!(world.status("b"), [""; 0]);
+    world.service("b", &[internal, ("port_80_no_lb_rule", "true")], shared(80)).settle(&[]);
+    assert_eq!(world.status("b"), ["10.0.9.9"]);
 }
 
 #[test]
