@@ -278,8 +278,13 @@ pub(super) fn probe(probe: &Probe) -> Value {
     }})
 }
 
-/// A rule, NAT rule or NAT pool that already has a wanted port of a frontend.
-pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule) -> Option<String> {
+/// A rule, NAT rule or NAT pool that already has a wanted port of a frontend, and its kind.
+pub(super) fn taken<'v>(
+    balancer: &'v Value,
+    frontend: &str,
+    base: &str,
+    rule: &Rule,
+) -> Option<(&'static str, &'v Value)> {
     let is_of = |object: &Value| {
         let protocol = json::property(object, "protocol");
         let is_any = same(protocol, "All") || rule.protocol == "All";
@@ -308,7 +313,12 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
         ("inbound NAT rule", nat.collect()),
         ("inbound NAT pool", pools.collect()),
     ];
-    let (kind, other) = kinds.into_iter().find_map(|(kind, found)| Some((kind, *found.first()?)))?;
+    kinds.into_iter().find_map(|(kind, found)| Some((kind, *found.first()?)))
+}
+
+/// Why a Service cannot have a rule.
+pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule) -> Option<String> {
+    let (kind, other) = taken(balancer, frontend, base, rule)?;
     let frontend = frontend.rsplit('/').next().unwrap_or_default();
     Some(format!(
         "{} {} of the rule {} is already used by the {kind} {} of the frontend {frontend}; use another port or address",

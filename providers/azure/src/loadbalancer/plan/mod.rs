@@ -21,6 +21,7 @@ use crate::client::id::ArmId;
 pub(crate) mod address;
 mod backends;
 pub(crate) mod balancer;
+mod handover;
 mod index;
 mod limits;
 pub(crate) mod links;
@@ -72,6 +73,10 @@ pub(super) struct Planner<'a> {
     /// See [`Planner::places_of_nodes`].
     places: Option<Places>,
     failed: BTreeMap<usize, ProviderError>,
+    /// The Services that wait for another one of the pass, which gives up what they ask for.
+    waits: BTreeMap<usize, usize>,
+    /// The Services that have given up what others wait for, before they get what they ask for.
+    gave: BTreeSet<usize>,
     /// The Services that have everything but their private link service.
     without_link: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
@@ -88,21 +93,9 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     }
     for (place, item) in &wanted.items {
         planner.findings.extend(item.findings.iter().cloned());
-        let Some(settings) = item.settings.as_ref().filter(|_| item.is_whole()) else { continue };
-        let result = match observed.refused.get(&item.key) {
-            Some(refusal) => {
-                // A failed write may have left what it could not make.
-                if item.published.is_empty() {
-                    planner.leave(*place, item, None);
-                }
-                Err(refusal.clone())
-            }
-            None => planner.ensure(*place, item, settings),
-        };
-        if let Err(error) = result {
-            planner.failed.insert(*place, error);
-        }
+        planner.attempt(*place);
     }
+    planner.hand_over();
     planner.address_steps();
     planner.balancer_steps();
     planner.places = planner.places_of_nodes();
@@ -151,6 +144,8 @@ impl<'a> Planner<'a> {
             reached: BTreeMap::new(),
             places: None,
             failed: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            gave: BTreeSet::new(),
             without_link: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),

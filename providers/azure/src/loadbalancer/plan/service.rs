@@ -148,6 +148,9 @@ impl Planner<'_> {
     ) -> Result<(String, Reached), ProviderError> {
         let name = item.names.frontend(family);
         if let Some(present) = self.present_frontend(balancer, item, settings, family, public_ip) {
+            if let Some(giver) = self.gives_frontend(item, balancer, present) {
+                return Err(self.waiting(giver));
+            }
             let id = self.frontend_id(balancer, present);
             let reached = self.reached_by(item, family, public_ip, Some(present), &id);
             return Ok((id.to_string(), reached));
@@ -195,7 +198,7 @@ impl Planner<'_> {
     }
 
     /// The frontend that a Service uses as it is: its own, or that of another one with the requested address.
-    fn present_frontend(
+    pub(super) fn present_frontend(
         &self,
         balancer: &str,
         item: &Item,
@@ -219,7 +222,7 @@ impl Planner<'_> {
     }
 
     /// Whether a frontend of another Service has the address that this one requests. It may be new in this pass.
-    fn is_shared(&self, item: &Item, family: Family, public_ip: Option<&ArmId>, frontend: &Value) -> bool {
+    pub(super) fn is_shared(&self, item: &Item, family: Family, public_ip: Option<&ArmId>, frontend: &Value) -> bool {
         if item.names.own(json::name(frontend)) {
             return false;
         }
@@ -239,7 +242,7 @@ impl Planner<'_> {
     }
 
     /// Whether a frontend has the wanted address.
-    fn fits(
+    pub(super) fn fits(
         &self,
         item: &Item,
         settings: &Settings,
@@ -398,7 +401,7 @@ impl Planner<'_> {
     }
 
     /// The names of the frontends that nothing else uses, and findings about its own others.
-    fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
+    pub(super) fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();
@@ -440,7 +443,7 @@ impl Planner<'_> {
         }
     }
 
-    fn frontends_of(&self, balancer: &str, names: &[String]) -> Vec<ArmId> {
+    pub(super) fn frontends_of(&self, balancer: &str, names: &[String]) -> Vec<ArmId> {
         let id = self.env.balancer_id(balancer);
         names.iter().map(|name| id.child("frontendIPConfigurations", name)).collect()
     }
@@ -480,6 +483,9 @@ impl Planner<'_> {
                 )));
             }
             let is_users = present.is_some_and(|ip| self.is_users(ip));
+            if let Some(giver) = self.gives_label(item, settings, &id) {
+                return Err(self.waiting(giver));
+            }
             if let Some(label) = &settings.public_ip.dns_label
                 && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)
             {
@@ -495,7 +501,7 @@ impl Planner<'_> {
             && super::super::tags::get(ip, &super::super::tags::CLUSTER).is_empty()
     }
 
-    fn public_ip(&self, item: &Item, settings: &PublicIp, family: Family) -> Result<ArmId, ProviderError> {
+    pub(super) fn public_ip(&self, item: &Item, settings: &PublicIp, family: Family) -> Result<ArmId, ProviderError> {
         let group = &item.public_ip_group;
         let present = self.observed.public_ips_of(group);
         let id_of = |ip: &Value| self.env.public_ip_id(group, json::name(ip));

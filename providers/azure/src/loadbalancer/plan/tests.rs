@@ -14,6 +14,7 @@ use super::*;
 use crate::annotations::DOMAIN;
 
 mod addresses;
+mod handover;
 mod links;
 mod local;
 mod members;

@@ -17,6 +17,7 @@ mod bad;
 mod calls;
 mod crash;
 mod crowd;
+mod handover;
 mod inspect;
 mod known;
 mod life;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn users_ip(name: &str, ip: &str) -> Value {
+pub(super) fn users_ip(name: &str, ip: &str) -> Value {
     let id = ArmId::new("s", "rg", "Microsoft.Network/publicIPAddresses", name);
     json!({"id": id.as_str(), "name": name, "etag": "1", "mine": true, "properties": {"ipAddress": ip, "publicIPAddressVersion": "IPv4"}})
 }
 
-fn add(world: &mut World, group: &str, ip: Value) {
+pub(super) fn add(world: &mut World, group: &str, ip: Value) {
     match world.observed.public_ips.entry(group.to_owned()).or_insert(Seen::Present(Vec::new())) {
         Seen::Present(list) => list.push(ip),
         _ => panic!("the group is not there"),
