@@ -90,8 +90,7 @@ impl Events {
         let Some(context) = self.cluster.context() else { return };
         let key = service.key().to_string();
         let is_for = |finding: &&Finding| {
-            finding.severity >= Severity::Warning
-                && (finding.value.as_ref() == Some(&key) || own.contains(finding))
+            finding.severity >= Severity::Warning && (finding.value.as_ref() == Some(&key) || own.contains(finding))
         };
         // The key of a finding about an annotation is the annotation, that of others the reason.
         let event = |finding: &Finding| match finding.key.contains('/') {

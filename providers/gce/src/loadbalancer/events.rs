@@ -38,8 +38,7 @@ impl Events {
         let Some(context) = self.cluster.context() else { return };
         let key = service.key().to_string();
         let is_for = |finding: &&Finding| {
-            finding.severity >= Severity::Warning
-                && (finding.value.as_ref() == Some(&key) || own.contains(finding))
+            finding.severity >= Severity::Warning && (finding.value.as_ref() == Some(&key) || own.contains(finding))
         };
         let event = |finding: &Finding| match &*finding.key {
             reason @ (MIXED_PROTOCOLS | CONFLICT | OPTIONS_IGNORED) => (reason.to_owned(), finding.message.clone()),

@@ -340,8 +340,7 @@ impl BalancerCloud for Balancers {
             let own = wanted.items.get(&place).map(|item| &*item.findings).unwrap_or_default();
             // The value is the key of the Service, or that of an annotation.
             let is_for = |finding: &&Finding| {
-                finding.severity >= Severity::Warning
-                    && (finding.value.as_ref() == Some(&key) || own.contains(finding))
+                finding.severity >= Severity::Warning && (finding.value.as_ref() == Some(&key) || own.contains(finding))
             };
             cloud.report(item, &findings.iter().filter(is_for).collect::<Vec<_>>());
         }

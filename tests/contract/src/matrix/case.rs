@@ -236,7 +236,7 @@ impl Run<'_> {
             return Ok(());
         }
         if self.case.trouble == Trouble::Stops {
-            return self.is_taken_over().await;
+            return self.hands_over().await;
         }
         let is_own = self.case.reach == Reach::Own;
         self.error_names_reason(&first);
@@ -264,7 +264,7 @@ impl Run<'_> {
     }
 
     /// The process has stopped during the call; another one goes on.
-    async fn is_taken_over(mut self) -> Result<(), Outcome> {
+    async fn hands_over(mut self) -> Result<(), Outcome> {
         let writes = |cloud: &dyn MatrixCloud| cloud.watched().iter().filter(|call| call.writes).count();
         let before = writes(&*self.cloud);
         self.life.stops = None;

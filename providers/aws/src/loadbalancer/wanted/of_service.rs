@@ -211,11 +211,11 @@ pub(crate) fn may_be_target(service: &Service, node: &Node) -> bool {
     }
 }
 
-/// The nodes that get traffic, by instance ID, those with a wrong provider ID, and findings about nodes that cannot.
-fn targets(
-    item: &ServiceWork,
-    annotations: Annotations<'_>,
-) -> Result<(BTreeMap<String, String>, usize, Vec<Finding>), ProviderError> {
+/// The nodes that get traffic, by instance ID, the number of those with a wrong provider ID, and findings about nodes that
+/// cannot.
+type Targets = (BTreeMap<String, String>, usize, Vec<Finding>);
+
+fn targets(item: &ServiceWork, annotations: Annotations<'_>) -> Result<Targets, ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
     let (mut unusable, mut skipped, mut waiting, mut labeled) = (Vec::new(), Vec::new(), Vec::new(), 0);

@@ -101,13 +101,17 @@ impl<'a> Planner<'a> {
         let name = balancer_name(&self.target(item, &requested).ok()?, item.scheme);
         let mut of_labels = ids().filter_map(|id| self.gives_label(item, settings, id));
         of_labels.next().or_else(|| {
-            let of_family = |(family, ip): &(Family, Option<ArmId>)| {
-                match self.present_frontend(&name, item, settings, *family, ip.as_ref()) {
-                    Some(frontend) => self
-                        .gives_frontend(item, &name, frontend)
-                        .or_else(|| self.gives_port(item, settings, *family, &name, frontend)),
-                    None => self.stops_sharing(item, *family, &name),
-                }
+            let of_family = |(family, ip): &(Family, Option<ArmId>)| match self.present_frontend(
+                &name,
+                item,
+                settings,
+                *family,
+                ip.as_ref(),
+            ) {
+                Some(frontend) => self
+                    .gives_frontend(item, &name, frontend)
+                    .or_else(|| self.gives_port(item, settings, *family, &name, frontend)),
+                None => self.stops_sharing(item, *family, &name),
             };
             ips.iter().find_map(of_family)
         })

@@ -401,7 +401,12 @@ impl Planner<'_> {
     }
 
     /// The names of the frontends that nothing else uses, and findings about its own others.
-    pub(super) fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
+    pub(super) fn droppable(
+        &self,
+        balancer: &str,
+        item: &Item,
+        frontends: &[Value],
+    ) -> (Vec<String>, Vec<ccm_provider::Finding>) {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();

@@ -88,7 +88,7 @@ async fn a_group_keeps_the_subnetwork_of_its_members_whichever_nodes_are_first()
         let subnet = scene.bed.subnetwork.rsplit('/').next().unwrap();
         let node = json!({"name": name, "providerId": scene.bed.node(name).provider_id.as_deref(),
             "labels": {"cloud.google.com/gke-node-pool-subnet": subnet}});
-        ccm_provider::NodeRef::from(serde_json::from_value::<ccm_provider::Node>(node).unwrap())
+        NodeRef::from(serde_json::from_value::<Node>(node).unwrap())
     };
     let [first, third] = ["n1", "n3"].map(|name| labeled(&scene, name));
     scene.bed.subnetwork = other;

@@ -77,7 +77,10 @@ fn a_port_that_a_later_service_gives_up_is_taken_in_the_same_write() {
     write(&mut world, &[("a", (&[U1], 80)), ("b", (&[U1], 81))]);
     world.settle(&[]);
     assert_eq!(world.count("update LoadBalancer"), 1);
-    assert_eq!((world.status("a"), world.status("b")), (vec!["198.51.100.1".to_owned()], vec!["198.51.100.1".to_owned()]));
+    assert_eq!(
+        (world.status("a"), world.status("b")),
+        (vec!["198.51.100.1".to_owned()], vec!["198.51.100.1".to_owned()])
+    );
 }
 
 #[test]
@@ -170,5 +173,8 @@ fn an_address_is_left_once_a_later_service_has_stopped_to_share_it() {
     world.settle(&[]);
     write(&mut world, &[("a", (&[U2], 80)), ("b", (&[U3], 81))]);
     world.settle(&[]);
-    assert_eq!((world.status("a"), world.status("b")), (vec!["198.51.100.2".to_owned()], vec!["198.51.100.3".to_owned()]));
+    assert_eq!(
+        (world.status("a"), world.status("b")),
+        (vec!["198.51.100.2".to_owned()], vec!["198.51.100.3".to_owned()])
+    );
 }
