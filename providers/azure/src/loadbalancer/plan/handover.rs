@@ -129,6 +129,31 @@ impl<'a> Planner<'a> {
         (!self.stays_on(owner, settings, balancer, frontend)).then_some(place)
     }
 
+    /// Azure counts an address as that of the former frontend also in the write that takes it from there: one that asks for
+    /// it gets it in the next call.
+    pub(super) fn check_given_up(
+        &self,
+        item: &Item,
+        family: Family,
+        public_ip: Option<&ArmId>,
+    ) -> Result<(), ProviderError> {
+        let ip = item.addresses.get(&family).filter(|_| item.scheme == Scheme::Internal);
+        let has_it = |frontend: &&Value| {
+            let id = json::reference(frontend, "publicIPAddress");
+            let private = json::property(frontend, "privateIPAddress");
+            let has_it = public_ip.is_some_and(|ip| same(ip.as_str(), id)) || ip.is_some_and(|ip| same(ip, private));
+            has_it && !item.names.own(json::name(frontend))
+        };
+        let mut now = self.bodies().flat_map(|body| json::items(body, "frontendIPConfigurations"));
+        match self.observed.frontends().find(has_it).filter(|_| !now.any(|frontend| has_it(&frontend))) {
+            None => Ok(()),
+            Some(former) => {
+                let text = format!("the address is taken when the frontend {} has given it up", json::name(former));
+                Err(ProviderError::in_progress(text, SOON))
+            }
+        }
+    }
+
     /// The owner of the first rule that is in the way of a wanted one.
     fn gives_port(
         &self,

@@ -16,7 +16,7 @@ use super::super::names::Family;
 use super::super::wanted::{Given, Item, PublicIp, Settings, refused};
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
 use super::balancer::{self, Edit};
-use super::{Planner, SOON};
+use super::Planner;
 use crate::annotations::{self as keys, Scheme};
 use crate::client::id::ArmId;
 
@@ -175,26 +175,6 @@ impl Planner<'_> {
         let id = self.env.balancer_id(balancer).child("frontendIPConfigurations", &name);
         let reached = self.reached_by(item, family, public_ip, None, &id);
         Ok((id.to_string(), reached))
-    }
-
-    /// Azure counts an address as that of the former frontend also in the write that takes it from there: one that asks for
-    /// it gets it in the next call.
-    fn check_given_up(&self, item: &Item, family: Family, public_ip: Option<&ArmId>) -> Result<(), ProviderError> {
-        let ip = item.addresses.get(&family).filter(|_| item.scheme == Scheme::Internal);
-        let has_it = |frontend: &&Value| {
-            let id = json::reference(frontend, "publicIPAddress");
-            let private = json::property(frontend, "privateIPAddress");
-            let has_it = public_ip.is_some_and(|ip| same(ip.as_str(), id)) || ip.is_some_and(|ip| same(ip, private));
-            has_it && !item.names.own(json::name(frontend))
-        };
-        let mut now = self.bodies().flat_map(|body| json::items(body, "frontendIPConfigurations"));
-        match self.observed.frontends().find(has_it).filter(|_| !now.any(|frontend| has_it(&frontend))) {
-            None => Ok(()),
-            Some(former) => {
-                let text = format!("the address is taken when the frontend {} has given it up", json::name(former));
-                Err(ProviderError::in_progress(text, SOON))
-            }
-        }
     }
 
     /// The frontend that a Service uses as it is: its own, or that of another one with the requested address.
