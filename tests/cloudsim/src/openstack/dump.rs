@@ -81,6 +81,15 @@ mod tests {
     use crate::core::endpoint::Simulated as _;
 
     #[test]
+    fn a_new_resource_has_the_id_of_no_loaded_one() {
+        let mut first = World::new(Options::default());
+        let made = first.add("network", Value::Null, serde_json::Map::new());
+        let mut second = World::new(Options::default());
+        second.load(&first.resources()).unwrap();
+        assert_ne!(second.add("network", Value::Null, serde_json::Map::new()), made);
+    }
+
+    #[test]
     fn a_busy_load_balancer_becomes_active_after_a_load() {
         let mut world = World::new(Options { provisioning: Duration::ZERO, ..Options::default() });
         let listener = json!({"id": "l", "provisioning_status": "PENDING_UPDATE"});

@@ -122,11 +122,16 @@ impl World {
         text
     }
 
-    /// A random UUID.
+    /// A random UUID that no resource has: a loaded one may be of the same seed.
     pub fn uuid(&mut self) -> String {
-        let digits = self.hex(32);
-        let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-        format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+        loop {
+            let digits = self.hex(32);
+            let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+            let id = format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32));
+            if !self.tables.values().any(|table| table.contains_key(&id)) {
+                return id;
+            }
+        }
     }
 
     /// The next sequence number.
