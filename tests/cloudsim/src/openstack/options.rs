@@ -55,7 +55,8 @@ pub struct Options {
     /// The maximum number of routes of a router (`max_routes`) in Neutron before 2026.2. Later versions have the quota
     /// `router_route`.
     pub max_routes: Option<usize>,
-    /// The quotas of each project by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`;
+    /// The quotas of each project by kind: `loadbalancer` and its parts, `floatingip`, `security_group`,
+    /// `security_group_rule`;
     /// `router_route` applies to each router. Kinds without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
 }

@@ -205,8 +205,13 @@ impl World {
 
     /// Whether the caller's project has reached the quota of a kind.
     pub fn full(&self, kind: &str) -> bool {
+        self.lacks_room(kind, 1)
+    }
+
+    /// Whether the quota of a kind is too small for more objects of the caller's project.
+    pub fn lacks_room(&self, kind: &str, more: usize) -> bool {
         let mine = || self.table(kind).values().filter(|row| row.text("project_id") == self.who.project).count();
-        self.options.quotas.get(kind).is_some_and(|most| mine() >= *most)
+        self.options.quotas.get(kind).is_some_and(|most| more > 0 && mine() + more > *most)
     }
 }
 

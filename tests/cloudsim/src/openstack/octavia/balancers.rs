@@ -1,7 +1,8 @@
 //! Load balancers.
 
 use super::{
-    BALANCER, begin, ids, invalid, list, listeners, members, monitors, parts, pools, providers, refused, shapes, stamp,
+    BALANCER, LISTENER, MEMBER, MONITOR, POOL, begin, ids, invalid, list, listeners, members, monitors, parts, pools,
+    providers, refused, room, shapes, stamp,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
@@ -57,9 +58,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     if text("availability_zone").is_some() {
         return Err(invalid("Invalid availability zone."));
     }
-    if world.full("loadbalancer") {
-        return Err(refused(403, "Quota has been met for resources: Load Balancer"));
-    }
+    room(&BALANCER, world, 1)?;
     let id = world.uuid();
     let vip = vip(world, &body, &id, &project, &provider, subnet, network)?;
     // If one of these is rejected, the port remains, as in Octavia.
@@ -161,6 +160,11 @@ fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, 
 
 /// Checks whether the listeners of a fully populated request can be created.
 fn populated(world: &World, provider: &str, inside: &[Value]) -> Result<(), Problem> {
+    let pools = || inside.iter().filter_map(|listener| listener.get("default_pool")?.as_object());
+    room(&POOL, world, pools().count())?;
+    room(&LISTENER, world, inside.len())?;
+    room(&MONITOR, world, pools().filter(|pool| pool.contains_key("healthmonitor")).count())?;
+    room(&MEMBER, world, pools().filter_map(|pool| Some(pool.get("members")?.as_array()?.len())).sum())?;
     let mut seen: Vec<(&str, i64, &str)> = Vec::new();
     for listener in inside.iter().filter_map(Value::as_object) {
         let protocol = listener.get("protocol").and_then(Value::as_str).unwrap_or_default();
@@ -172,7 +176,11 @@ fn populated(world: &World, provider: &str, inside: &[Value]) -> Result<(), Prob
         if pool.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
             return Err(invalid("Pools must be named when creating a fully populated loadbalancer."));
         }
-        pools::compatible(protocol, pool.get("protocol").and_then(Value::as_str).unwrap_or_default())?;
+        let of_pool = pool.get("protocol").and_then(Value::as_str).unwrap_or_default();
+        pools::compatible(protocol, of_pool)?;
+        if let Some(monitor) = pool.get("healthmonitor").and_then(Value::as_object) {
+            monitors::fits(of_pool, monitor)?;
+        }
         if provider == "ovn" {
             // In a fully populated request, amphora accepts listeners that it rejects in other requests.
             providers::listener(provider, listener)?;

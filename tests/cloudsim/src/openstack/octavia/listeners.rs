@@ -2,7 +2,7 @@
 
 use super::{
     BALANCER, LISTENER, POOL, add_id, begin, immutable, invalid, list, minor_version, mutable, pools, providers,
-    refused, shapes, stamp, take_id,
+    refused, room, shapes, stamp, take_id,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::openstack::World;
@@ -135,6 +135,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     let mut body = LISTENER.body(call, shapes::LISTENER)?;
     let balancer = body.remove("loadbalancer_id").and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default();
     BALANCER.find(world, &balancer)?;
+    room(&LISTENER, world, 1)?;
     mutable(world, &balancer)?;
     sensible(&body)?;
     let protocol = body.get("protocol").and_then(Value::as_str).unwrap_or_default();

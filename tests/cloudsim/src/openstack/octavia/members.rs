@@ -2,8 +2,8 @@
 
 use super::pools::{above, around};
 use super::{
-    MEMBER, POOL, add_id, begin, ids, immutable, invalid, list_among, mismatch, mutable, providers, refused, shapes,
-    stamp,
+    MEMBER, POOL, add_id, begin, ids, immutable, invalid, list_among, mismatch, mutable, providers, refused, room,
+    shapes, stamp,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
@@ -78,6 +78,7 @@ fn key(fields: &Map<String, Value>) -> (&str, i64) {
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let body = MEMBER.body(call, shapes::MEMBER)?;
     subnet(world, &body)?;
+    room(&MEMBER, world, 1)?;
     let (balancer, listeners) = open(world, call)?;
     families(world, call, std::iter::once(&body))?;
     let pool = POOL.find(world, call.id(0))?;
@@ -133,6 +134,12 @@ pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply,
     }
     let old = ids(POOL.find(world, call.id(0))?, "members");
     let additive = call.get("additive_only").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let is_known = |key_of: (&str, i64)| {
+        old.iter().any(|id| world.row("member", id).is_some_and(|row| key(&row.fields) == key_of))
+    };
+    let new = wanted.iter().filter(|fields| !is_known(key(fields))).count();
+    let gone = if additive { 0 } else { old.len() + new - wanted.len() };
+    room(&MEMBER, world, new.saturating_sub(gone))?;
     let mut parts: Vec<(&'static str, String, &str)> = Vec::new();
     for id in &old {
         let Some(row) = world.row_mut("member", id) else { continue };

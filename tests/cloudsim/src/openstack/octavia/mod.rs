@@ -201,6 +201,14 @@ pub(super) fn queue(world: &mut World, balancer: &str) {
     world.pending.insert(due, balancer.to_owned());
 }
 
+/// Checks that the quota of a kind has room.
+fn room(kind: &Kind, world: &World, more: usize) -> Result<(), Problem> {
+    match world.lacks_room(kind.listing.kind, more) {
+        true => Err(refused(403, format!("Quota has been met for resources: {}", kind.text))),
+        false => Ok(()),
+    }
+}
+
 /// Whether a load balancer, or a part of it, is being provisioned.
 pub(super) fn is_pending(row: &Row) -> bool {
     row.text("provisioning_status").starts_with("PENDING")

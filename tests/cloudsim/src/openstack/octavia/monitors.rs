@@ -2,11 +2,14 @@
 
 use super::pools::{above, around};
 use super::{
-    BALANCER, MONITOR, POOL, begin, ids, immutable, invalid, list, mutable, providers, refused, shapes, stamp,
+    BALANCER, MONITOR, POOL, begin, ids, immutable, invalid, list, mutable, providers, refused, room, shapes, stamp,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::openstack::World;
 use serde_json::{Map, Value, json};
+
+/// The default of `udp_connect_min_interval_health_monitor`.
+const LEAST_DELAY: i64 = 3;
 
 /// `GET /healthmonitors`
 pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply, Problem> {
@@ -42,23 +45,40 @@ fn sensible(kind: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
+/// Checks whether a pool of this protocol can have the monitor.
+pub(super) fn fits(protocol: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    let datagrams = matches!(protocol, "UDP" | "SCTP");
+    if kind == "UDP-CONNECT" && !datagrams {
+        return Err(invalid("The UDP-CONNECT type is only supported for pools of type UDP/SCTP."));
+    }
+    if datagrams && !matches!(kind, "UDP-CONNECT" | "SCTP" | "TCP" | "HTTP") {
+        let which = "so only a UDP-CONNECT/SCTP/TCP/HTTP health monitor is supported.";
+        return Err(invalid(&format!("The associated pool protocol is {protocol}, {which}")));
+    }
+    paced(kind, fields)
+}
+
+/// Checks whether the delay is possible for the type of the monitor.
+fn paced(kind: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+    match fields.get("delay").and_then(Value::as_i64).filter(|delay| kind == "UDP-CONNECT" && *delay < LEAST_DELAY) {
+        Some(delay) => Err(invalid(&format!(
+            "The request delay value {delay} should be larger than {LEAST_DELAY} for {kind} health monitor type."
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// `POST /healthmonitors`
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let mut body = MONITOR.body(call, shapes::MONITOR)?;
     let pool = body.remove("pool_id").and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default();
     let kind = body.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    room(&MONITOR, world, 1)?;
     let (balancer, listeners) = open(world, &pool)?;
     sensible(&kind, &body)?;
     let row = POOL.find(world, &pool)?;
-    let datagrams = matches!(row.text("protocol"), "UDP" | "SCTP");
-    if kind == "UDP-CONNECT" && !datagrams {
-        return Err(invalid("The UDP-CONNECT type is only supported for pools of type UDP/SCTP."));
-    }
-    if datagrams && !matches!(kind.as_str(), "UDP-CONNECT" | "SCTP" | "TCP" | "HTTP") {
-        let protocol = row.text("protocol");
-        let which = "so only a UDP-CONNECT/SCTP/TCP/HTTP health monitor is supported.";
-        return Err(invalid(&format!("The associated pool protocol is {protocol}, {which}")));
-    }
+    fits(row.text("protocol"), &body)?;
     providers::monitor(BALANCER.find(world, &balancer)?.text("provider"), &kind)?;
     if !row.text("healthmonitor_id").is_empty() {
         return Err(refused(409, "This pool already has a health monitor"));
@@ -100,6 +120,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
     let id = call.id(0);
     let row = MONITOR.find(world, id)?;
     sensible(row.text("type"), &body)?;
+    paced(row.text("type"), &body)?;
     let pool = row.text("_pool_id").to_owned();
     let (balancer, listeners) = open(world, &pool)?;
     if let Some(row) = world.row_mut("healthmonitor", id) {

@@ -1,8 +1,8 @@
 //! Pools.
 
 use super::{
-    BALANCER, LISTENER, POOL, add_id, begin, ids, invalid, list, minor_version, mutable, providers, refused, shapes,
-    stamp,
+    BALANCER, LISTENER, POOL, add_id, begin, ids, invalid, list, minor_version, mutable, providers, refused, room,
+    shapes, stamp,
 };
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
@@ -76,6 +76,7 @@ fn filled(fields: &mut Map<String, Value>) {
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let mut body = POOL.body(call, shapes::POOL)?;
     known(world, &body)?;
+    room(&POOL, world, 1)?;
     let mut id = |name: &str| body.remove(name).and_then(|id| id.as_str().map(str::to_owned));
     let (listener, balancer) = (id("listener_id"), id("loadbalancer_id"));
     let protocol = body.get("protocol").and_then(Value::as_str).unwrap_or_default();

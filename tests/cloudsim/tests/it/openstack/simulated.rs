@@ -142,6 +142,39 @@ fn quotas_are_kept_in_the_words_of_each_service() {
     }
 }
 
+/// Octavia makes the port of the address first, and does not remove it.
+#[test]
+fn the_quotas_of_parts_and_short_delays_refuse_a_creation_that_leaves_its_port() {
+    let (cloud, client) = start(|_| {});
+    let subnet = client.call("network GET /subnets?name=sub", &[], "").json["subnets"][0]["id"].clone();
+    let create = |delay: u32| {
+        let monitor = json!({"type": "UDP-CONNECT", "delay": delay, "timeout": 1, "max_retries": 1});
+        let pool = json!({"name": "p", "protocol": "UDP", "lb_algorithm": "ROUND_ROBIN", "healthmonitor": monitor,
+            "members": [{"address": "10.0.0.7", "protocol_port": 30053}]});
+        let listener = json!({"protocol": "UDP", "protocol_port": 53, "default_pool": pool});
+        let body = json!({"loadbalancer": {"vip_subnet_id": subnet, "listeners": [listener]}});
+        let answer = client.call("load-balancer POST /loadbalancers", &[], &body.to_string());
+        let ports =
+            client.call("network GET /ports?device_owner=Octavia", &[], "").json["ports"].as_array().unwrap().len();
+        (answer.status, answer.text, ports)
+    };
+    for (before, (kind, name)) in
+        [("pool", "Pool"), ("listener", "Listener"), ("healthmonitor", "Health Monitor"), ("member", "Member")]
+            .into_iter()
+            .enumerate()
+    {
+        cloud.change(|options| options.quotas = [(kind.to_owned(), 0)].into());
+        let (status, text, ports) = create(5);
+        assert_eq!((status, ports), (403, before + 1), "{text}");
+        assert!(text.contains(&format!("Quota has been met for resources: {name}")), "{text}");
+    }
+    cloud.change(|options| options.quotas = [("pool".to_owned(), 1)].into());
+    let (status, text, _) = create(2);
+    assert!(status == 400 && text.contains("The request delay value 2 should be larger than 3"), "{text}");
+    assert_eq!(create(3).0, 201);
+    assert_eq!(create(3).0, 403);
+}
+
 /// A load balancer of the scene's subnet, and its ID.
 fn balancer(client: &Client, provider: &str) -> String {
     let subnet = client.call("network GET /subnets?name=sub", &[], "").json["subnets"][0]["id"].clone();
