@@ -17,7 +17,8 @@
 //!   successor comes back if that is refused, or still fails after a minute, in this call or a later one. Nothing runs
 //!   outside of the call.
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
-//!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something.
+//!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something. The same
+//!   holds for one whose trials leave something ([`BalancerCloud::leaves_something`]).
 //! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).
 
 mod engine;
@@ -204,6 +205,11 @@ pub trait BalancerCloud: Send + Sync + 'static {
 
     /// Reports the refusal of an optional step, to the items that it is for.
     fn report_refusal(&self, _work: &[ServiceWork], _step: &Step<Self::Write>, _error: &ProviderError) {}
+
+    /// Whether each refusal of a write leaves something in the cloud, so that it is remembered like one that is for good.
+    fn leaves_something(&self, _step: &Step<Self::Write>, _error: &ProviderError) -> bool {
+        false
+    }
 
     /// For how long a refused write is not sent again, unless its Services change. Not asked for a step that restores
     /// what it replaces.

@@ -9,7 +9,7 @@ use ccm_provider::deadline::within;
 use ccm_provider::{ErrorClass, ProviderError, ServiceAction, ServiceWork};
 use futures::future::join_all;
 
-use super::memory::Parked;
+use super::memory::{Parked, is_final};
 use super::run::{Accepted, PATIENCE, Results, Run, Running, Sending, is_refused};
 use super::{BalancerCloud, Progress};
 
@@ -63,7 +63,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             return;
         }
         self.fail_waiting(parked, error, results);
-        self.note(parked.request.clone(), &parked.restore, error);
+        self.note(parked.request.clone(), &parked.restore, error, is_final(error));
         let is_deleted =
             |item: &ServiceWork| item.action == ServiceAction::Delete && parked.services.contains(&item.service.key());
         if is_refused(error, true) && !parked.restore.is_empty() && !self.work.iter().any(is_deleted) {

@@ -353,7 +353,8 @@ impl<C: BalancerCloud> Run<'_, C> {
             Some(refused) => refused,
             None => self.write(step, &sending).await.inspect_err(|failure| {
                 if failure.at != Stage::Done {
-                    self.note(Request::of(step, self.work), &restore, &failure.error);
+                    let is_kept = is_final(&failure.error) || self.cloud.leaves_something(step, &failure.error);
+                    self.note(Request::of(step, self.work), &restore, &failure.error, is_kept);
                 }
             }),
         };
@@ -386,9 +387,15 @@ impl<C: BalancerCloud> Run<'_, C> {
     }
 
     /// Remembers a refusal; also one that may pass if each trial takes away what the step replaces.
-    pub(super) fn note(&self, request: Option<Request>, restore: &[Arc<Step<C::Write>>], error: &ProviderError) {
+    pub(super) fn note(
+        &self,
+        request: Option<Request>,
+        restore: &[Arc<Step<C::Write>>],
+        error: &ProviderError,
+        is_kept: bool,
+    ) {
         let lasts = match restore.is_empty() {
-            true if is_final(error) => self.cloud.remembers(error),
+            true if is_kept => self.cloud.remembers(error),
             false if is_refused(error, true) => trial_after(error),
             _ => return,
         };

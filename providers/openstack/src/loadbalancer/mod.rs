@@ -56,14 +56,22 @@ use write::Writer;
 const REPEATED: Duration = Duration::from_secs(3600);
 /// A refused write is sent again after this time: each refused creation leaves a port in Neutron.
 const REFUSED: Duration = Duration::from_secs(3600);
-/// The same for a refusal that a change of something else ends: of rights, of an external network, of Octavia's options.
+/// The same for a refusal that a change of something else ends: of rights, of an external network, of Octavia's options,
+/// of quotas, of nodes.
 const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
-const PASSING: [&str; 4] = [
+const PASSING: [&str; 6] = [
+    QUOTA_OF_PARTS,
+    PART_TAKEN,
     "Could not retrieve certificate",
     "is not a valid external network",
     "is not enabled",
     "not allowed in this deployment",
 ];
+/// How Octavia refuses an object for its quota, that of balancers included.
+const QUOTA_OF_PARTS: &str = "Quota has been met for resources: ";
+const QUOTA_OF_BALANCERS: &str = "Quota has been met for resources: Load Balancer";
+/// How Octavia refuses a second listener or member of the same port.
+const PART_TAKEN: &str = "is already using";
 /// The deadline of a step: the polls of [`write`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -359,6 +367,14 @@ impl BalancerCloud for Balancers {
 
     fn former(&self) -> Option<Duration> {
         self.cloud.as_ref()?.writer.settling.former()
+    }
+
+    /// Octavia makes the port of a new balancer before it looks at the parts, and leaves it.
+    fn leaves_something(&self, step: &Step, error: &ProviderError) -> bool {
+        let text = error.to_string();
+        let is_of_part =
+            text.contains(QUOTA_OF_PARTS) && !text.contains(QUOTA_OF_BALANCERS) || text.contains(PART_TAKEN);
+        is_of_part && matches!(step.write.write, Write::CreateBalancer { .. })
     }
 
     fn remembers(&self, error: &ProviderError) -> Duration {

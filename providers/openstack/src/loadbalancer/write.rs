@@ -243,7 +243,11 @@ impl Writer {
         let began = Instant::now();
         let answer = self.client.write_octavia(LB_CREATE, "loadbalancers", Some(outputs.fill_body(body))).await;
         self.made(Trace::Balancer(name.to_owned()), &answer);
-        let answer = answer?;
+        let answer = answer.map_err(|error| match ProviderError::from(error) {
+            // Another read of the cloud shows nothing that would help.
+            error if error.class() == ErrorClass::Conflict => ProviderError::unknown(error.to_string()),
+            error => error,
+        })?;
         let created: LoadBalancer = serde_json::from_value(answer.get("loadbalancer").cloned().unwrap_or_default())
             .map_err(|_| ApiError::of_kind(LB_CREATE, ErrorKind::NoAnswer, "the answer has no load balancer"))?;
         outputs.put(&balancer_id(name), &created.id);

@@ -3,9 +3,9 @@
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::rows::Row;
 use ccm_provider::{Service, ServiceAction};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::scene::{GROUPS, Scene, forget, service, set, web};
+use crate::scene::{GROUPS, INTERNAL, Scene, forget, service, set, simulated, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
@@ -14,7 +14,8 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         a_full_set_of_rules_is_changed_in_one_pass,
         an_exhausted_quota_is_asked_once_in_a_pass_and_fails_its_service_alone,
-        a_quota_of_listeners_stops_no_member_and_leaves_nothing;
+        a_quota_of_listeners_stops_no_member_and_leaves_nothing,
+        an_address_in_use_is_asked_for_once_in_a_pass;
 }
 
 /// Lets the project have no more rules than now.
@@ -96,4 +97,64 @@ async fn a_quota_of_listeners_stops_no_member_and_leaves_nothing(scene: &mut Sce
     scene.delete(&mut web).await;
     scene.is_empty().await;
     assert_eq!(scene.list(GROUPS).await.iter().filter(|group| group["name"] != "default").count(), 0);
+}
+
+/// Octavia makes the port of the address before it looks at the rest, and does not remove it.
+#[tokio::test]
+async fn a_creation_whose_refusal_leaves_a_port_is_sent_again_after_minutes() {
+    const QUOTA: &str = "Quota has been met for resources: ";
+    let taken = "Another member on this pool is already using ip 10.50.0.3 on protocol_port 30080";
+    let of_quota = |kind, name: &str| (Some(kind), format!("{QUOTA}{name}"));
+    for (quota, text) in [
+        of_quota("pool", "Pool"),
+        of_quota("listener", "Listener"),
+        of_quota("healthmonitor", "Health Monitor"),
+        of_quota("member", "Member"),
+        (None, taken.to_owned()),
+    ] {
+        simulated(async |scene: &mut Scene| {
+            scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+            match quota {
+                Some(kind) => scene.simulation().change(|options| options.quotas = [(kind.to_owned(), 0)].into()),
+                None => {
+                    let fault = Fault::Code { status: 409, code: String::new(), message: text.clone() };
+                    scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create"));
+                }
+            }
+            let mut web = web();
+            let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+            assert!(error.contains(&text), "{error}");
+            assert_eq!(calls.of("loadbalancer_create"), 1, "{text}");
+            for _ in 0..3 {
+                let (calls, again) = scene.counted(scene.refused(&mut web)).await;
+                assert_eq!((calls.of("loadbalancer_create"), &again), (0, &error), "{text}");
+            }
+            scene.simulation().change(|options| options.quotas.clear());
+            scene.simulation().faults(Faults::clear);
+            tokio::time::pause();
+            tokio::time::advance(std::time::Duration::from_secs(300)).await;
+            tokio::time::resume();
+            scene.ensure(&mut web).await;
+            scene.is_steady(&mut web).await;
+        })
+        .await;
+    }
+}
+
+/// It may be that of a balancer which goes, so it is asked for at the next retry.
+async fn an_address_in_use_is_asked_for_once_in_a_pass(scene: &mut Scene) {
+    let port = scene.list("/v2.0/ports").await.into_iter().find(|port| port["device_owner"] == "compute:nova");
+    let mut web = web();
+    set(&mut web, INTERNAL, "true");
+    port.as_ref()
+        .and_then(|port| port["fixed_ips"][0]["ip_address"].as_str())
+        .unwrap()
+        .clone_into(&mut web.spec.load_balancer_ip);
+    for _ in 0..2 {
+        let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+        assert!(error.contains("The VIP IP address is already in use"), "{error}");
+        assert_eq!(calls.of("loadbalancer_create"), 1, "{error}");
+    }
+    let left = scene.list("/v2.0/ports?device_owner=Octavia").await;
+    assert_eq!(left, Vec::<Value>::new());
 }
