@@ -3,7 +3,8 @@
 //! Names, tags and descriptions contain only the cluster name, which several clusters of a project may share: the
 //! default is `kubernetes`. So a name alone proves nothing. What proves it: the Service notes the ID of the balancer,
 //! this process created it, or a node of this cluster is a member. Annotations are copied by backups, so they do not
-//! prove it against the age of the objects: a balancer is never older than the Service that it was created for.
+//! prove it against the age of the objects: a balancer is never older than the Service that it was created for. The clocks
+//! of the cloud and of the API server may differ, so if it is little older, the members decide.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +44,7 @@ pub(crate) enum Claim {
 pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
     let Some(balancer) = observed.balancer(place) else { return Claim::Own };
     let (lb, evidence) = (&balancer.lb, observed.evidence.get(&place).copied());
-    let (is_old, is_older) = (is_old_name(item, lb), item.is_younger_than(lb));
+    let (is_old, is_older) = (is_old_name(item, lb), item.is_younger_than(lb, SKEW));
     if lb.name == item.legacy {
         // It contains the UID of the Service.
         return Claim::Own;
@@ -127,9 +128,9 @@ fn is_old_name(item: &Item, lb: &LoadBalancer) -> bool {
 
 impl Item {
     /// Whether the Service notes the balancer's ID: this or the Go program wrote it, or its user did. A copy of the
-    /// Service in another cluster has the annotations too, but is younger than the balancer.
+    /// Service in another cluster has the annotations too, but is younger than the balancer, if only by a second.
     pub(super) fn notes(&self, lb: &LoadBalancer) -> bool {
-        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb);
+        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb, SignedDuration::ZERO);
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 
@@ -144,8 +145,8 @@ impl Item {
         hosts.is_class_unknown || hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !self.has_made(lb)
     }
 
-    fn is_younger_than(&self, lb: &LoadBalancer) -> bool {
-        utc(&lb.created_at).zip(self.created).is_some_and(|(lb, service)| service.duration_since(lb) > SKEW)
+    fn is_younger_than(&self, lb: &LoadBalancer, by: SignedDuration) -> bool {
+        utc(&lb.created_at).zip(self.created).is_some_and(|(lb, service)| service.duration_since(lb) > by)
     }
 
     /// Whether a floating IP that is bound to nothing was created for this Service: its description says so, it is not

@@ -21,6 +21,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster,
         a_balancer_that_reaches_the_nodes_through_a_router_is_ours_by_a_member,
         a_copy_that_is_younger_than_the_balancer_takes_nothing,
+        a_copy_that_is_seconds_younger_than_the_balancer_takes_nothing,
+        a_service_that_seems_younger_than_its_own_balancer_keeps_it,
         a_failed_join_of_a_namesake_renames_nothing,
         a_loose_floating_ip_of_another_cluster_is_left_alone,
         a_shared_balancer_that_disappears_is_not_replaced,
@@ -237,6 +239,45 @@ async fn a_copy_that_is_younger_than_the_balancer_takes_nothing(scene: &mut Scen
     unset(&mut asked, "load-balancer-address");
     scene.ensure(&mut asked).await;
     assert_eq!(scene.balancers().await.len(), 1);
+}
+
+/// The clocks of the cloud and of the API server may differ by that.
+async fn a_copy_that_is_seconds_younger_than_the_balancer_takes_nothing(scene: &mut Scene) {
+    let (_, _, theirs) = neighbor(scene, CLUSTER).await;
+    let before = all(scene).await;
+    let mut copy = theirs.clone();
+    copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000005".into();
+    copy.status = Default::default();
+    scene.simulation().clock().step(std::time::Duration::from_secs(2));
+    copy.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    is_refused(scene, &mut copy).await;
+    scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+    scene.delete(&mut copy).await;
+    assert_eq!(all(scene).await, before);
+}
+
+/// Its members show that it is ours, or it has none.
+async fn a_service_that_seems_younger_than_its_own_balancer_keeps_it(scene: &mut Scene) {
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    scene.simulation().clock().step(std::time::Duration::from_secs(30));
+    web.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    for has_nodes in [true, false] {
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut web).await, address);
+        scene.is_steady(&mut web).await;
+        let nodes = std::mem::take(&mut scene.nodes);
+        scene.update_hosts(&mut web).await;
+        assert_eq!(scene.members().await.len(), 0);
+        if has_nodes {
+            scene.nodes = nodes;
+            scene.restart().await;
+            scene.update_hosts(&mut web).await;
+        }
+    }
+    scene.restart().await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }
 
 /// Namespace and name are the same in both clusters.
