@@ -25,7 +25,7 @@ const LIST_AGE: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent reads of single objects.
 const IN_FLIGHT: usize = 16;
 
-/// Balancers by ID or name: one by one, or many with a list. A balancer that cannot be read fails only its own readers.
+/// Balancers by ID, name or tag: one by one, or many with a list. A balancer that cannot be read fails only its own readers.
 #[derive(Debug)]
 pub(super) struct Balancers {
     client: Client,
@@ -42,6 +42,7 @@ impl Balancers {
         match by {
             By::Id(id) => Ok(self.client.load_balancer(id).await?.into_iter().collect()),
             By::Name(name) => self.client.load_balancers(Query::default().with("name", name)).await,
+            By::Tag(tag) => self.client.load_balancers(Query::default().with("tags", tag)).await,
         }
     }
 
@@ -73,6 +74,7 @@ impl Balancers {
 pub(super) enum By {
     Id(String),
     Name(String),
+    Tag(String),
 }
 
 #[async_trait]
@@ -90,6 +92,7 @@ impl Bulk for Balancers {
             let fits = |lb: &&LoadBalancer| match by {
                 By::Id(id) => lb.id == *id,
                 By::Name(name) => lb.name == *name,
+                By::Tag(tag) => lb.tags.contains(tag),
             };
             all.iter().filter(fits).cloned().collect()
         };

@@ -27,7 +27,7 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
                 let lb = &balancer.lb;
                 let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
                 let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
-                let is_ours = claim.is_user() || observed.left_behind.get(&order.place) == Some(id);
+                let is_ours = claim.is_user() || observed.has_left(order.place, id);
                 is_over && made_by_us && is_ours && !observed.is_shared(balancer, |tag| claim.owns(item, tag))
             });
             (!may).then(|| ProviderError::bug(format!("load balancer {id} is not this Service's alone: not deleted")))
@@ -40,7 +40,7 @@ fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) 
                 matches!(&step.write.write, Write::DeleteBalancer { id, .. } if *id == balancer.lb.id)
                     && refusal(observed, wanted, steps, &step.write).is_none()
             };
-            let is_left = observed.left_behind.get(&order.place) == Some(&balancer.lb.id);
+            let is_left = observed.has_left(order.place, &balancer.lb.id);
             let foreign = |listener: &&Listener| {
                 let is_ours = claim.has_listener(item, listener)
                     || is_left && listener.tags.iter().any(|tag| claim.owns(item, tag));

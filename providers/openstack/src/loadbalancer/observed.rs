@@ -22,10 +22,10 @@ pub(crate) struct Observed {
     pub(crate) evidence: BTreeMap<usize, Evidence>,
     /// The balancers that were created for items that use another one now; only deletions look for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) left_behind: BTreeMap<usize, String>,
+    pub(crate) left_behind: BTreeMap<usize, BTreeSet<String>>,
     /// What to say of balancers that may have been left like this, and that nothing shows to be of this cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) left_namesakes: BTreeMap<usize, String>,
+    pub(crate) left_namesakes: BTreeMap<usize, Vec<String>>,
     /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
@@ -159,6 +159,11 @@ impl Observed {
     /// Whether Services use the balancer, or one of its listeners, with tags that are not `own`. Nobody can leave one in
     /// ERROR: it goes when all Services that use it do.
     pub(crate) fn is_shared(&self, balancer: &Balancer, own: impl Fn(&str) -> bool) -> bool {
+    /// Whether an item has left the balancer for another one.
+    pub(crate) fn has_left(&self, place: usize, id: &str) -> bool {
+        self.left_behind.get(&place).is_some_and(|left| left.contains(id))
+    }
+
         let leaves = |tag: &str| balancer.lb.provisioning_status == ERROR && self.leaving.contains(tag);
         balancer.service_tags().any(|tag| !own(tag) && !leaves(tag))
     }

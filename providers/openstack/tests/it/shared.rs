@@ -20,6 +20,10 @@ ccm_test_openstack::cases! { [crate::scene]
         the_balancer_that_a_service_left_stays_for_those_that_share_it,
         a_health_monitor_that_cannot_be_read_keeps_no_balancer_that_a_service_left,
         a_left_balancer_that_may_be_of_another_cluster_is_reported,
+        a_service_that_moves_from_a_shared_balancer_leaves_nothing_on_it,
+        a_service_that_is_deleted_in_a_move_leaves_nothing_on_the_shared_balancer,
+        a_shared_balancer_whose_owner_has_gone_goes_with_the_service_that_left_it,
+        a_balancer_that_a_service_of_another_cluster_shares_stays,
         a_listener_of_another_service_stays_when_the_owner_goes,
         a_shared_balancer_in_error_goes_with_its_last_services,
         a_port_removed_before_the_deletion_leaves_no_listener,
@@ -393,4 +397,142 @@ async fn a_left_balancer_that_may_be_of_another_cluster_is_reported(scene: &mut 
     let events = scene.events();
     let names = |event: &&String| event.starts_with("LoadBalancerNotOurs: ") && event.contains(&left);
     assert_eq!(events.iter().filter(names).count(), 1, "{events:?}");
+}
+
+/// `shop/other` with a balancer of its own.
+async fn other(scene: &Scene) -> Service {
+    let mut other = service("other", &[(9090, 30909)], json!({}));
+    scene.ensure(&mut other).await;
+    other
+}
+
+/// The tags of the balancers, and the number of listeners of each, by name.
+async fn used(scene: &Scene) -> Vec<(String, Vec<String>, usize)> {
+    let mut used: Vec<_> = scene
+        .balancers()
+        .await
+        .iter()
+        .map(|lb| {
+            let tags = texts(&lb["tags"]).into_iter().map(str::to_owned).collect();
+            (lb["name"].as_str().unwrap().to_owned(), tags, lb["listeners"].as_array().unwrap().len())
+        })
+        .collect();
+    used.sort();
+    used
+}
+
+async fn a_service_that_moves_from_a_shared_balancer_leaves_nothing_on_it(scene: &mut Scene) {
+    for (is_by_hand, to_other) in [(false, true), (false, false), (true, true), (true, false)] {
+        let other = &mut other(scene).await;
+        let mut web = web();
+        let mut api = match is_by_hand {
+            false => {
+                scene.ensure(&mut web).await;
+                api(&web)
+            }
+            true => {
+                let lb = json!({"name": "by-hand", "vip_subnet_id": scene.place().subnet});
+                let lb = scene.make(LBS, "loadbalancer", lb).await;
+                let port = scene.balancers().await.iter().find(|it| id(it) == lb).unwrap()["vip_port_id"].clone();
+                let ip = json!({"floating_network_id": scene.place().external, "port_id": port});
+                scene.make(crate::scene::FIPS, "floatingip", ip).await;
+                let mut api = service("api", &[(8080, 30808)], json!({}));
+                set(&mut api, "load-balancer-id", &lb);
+                api
+            }
+        };
+        scene.ensure(&mut api).await;
+        let before = used(scene).await;
+        match to_other {
+            true => set(&mut api, "load-balancer-id", annotation(other, "load-balancer-id").unwrap()),
+            false => unset(&mut api, "load-balancer-id"),
+        }
+        scene.ensure(&mut api).await;
+        scene.is_steady(&mut api).await;
+        let left = if is_by_hand { "by-hand" } else { WEB };
+        let (_, tags, listeners) = used(scene).await.into_iter().find(|(name, ..)| name == left).unwrap();
+        let own = if is_by_hand { Vec::new() } else { vec![WEB.to_owned()] };
+        assert_eq!((tags, listeners), (own.clone(), own.len()), "{before:?}");
+        assert_eq!(
+            (scene.pools().await.len(), scene.pools().await.len()),
+            (scene.listeners().await.len(), own.len() + 2)
+        );
+        for service in [&mut api, other] {
+            scene.delete(service).await;
+        }
+        match is_by_hand {
+            false => scene.delete(&mut web).await,
+            true => {
+                let lb = scene.balancer().await;
+                scene.write("DELETE", &format!("{LBS}/{}?cascade=true", id(&lb)), Value::Null).await;
+                let ip = scene.floating_ips().await[0].clone();
+                scene.write("DELETE", &format!("{}/{}", crate::scene::FIPS, id(&ip)), Value::Null).await;
+                while !scene.balancers().await.is_empty() {}
+            }
+        }
+        scene.is_empty().await;
+    }
+}
+
+async fn a_service_that_is_deleted_in_a_move_leaves_nothing_on_the_shared_balancer(scene: &mut Scene) {
+    for is_gone in [false, true] {
+        let mut other = other(scene).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let mut api = api(&web);
+        scene.ensure(&mut api).await;
+        set(&mut api, "load-balancer-id", annotation(&other, "load-balancer-id").unwrap());
+        if is_gone {
+            scene.delete(&mut other).await;
+        }
+        scene.delete(&mut api).await;
+        let web_alone = (WEB.to_owned(), vec![WEB.to_owned()], 1);
+        assert!(used(scene).await.contains(&web_alone), "{:?}", used(scene).await);
+        scene.delete(&mut web).await;
+        if !is_gone {
+            scene.delete(&mut other).await;
+        }
+        scene.is_empty().await;
+    }
+}
+
+async fn a_shared_balancer_whose_owner_has_gone_goes_with_the_service_that_left_it(scene: &mut Scene) {
+    for moves in [true, false] {
+        let mut other = other(scene).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        let mut api = api(&web);
+        scene.ensure(&mut api).await;
+        scene.delete(&mut web).await;
+        set(&mut api, "load-balancer-id", annotation(&other, "load-balancer-id").unwrap());
+        if moves {
+            scene.ensure(&mut api).await;
+        }
+        assert_eq!(scene.balancers().await.len(), 2);
+        scene.delete(&mut api).await;
+        assert_eq!((scene.balancers().await.len(), scene.floating_ips().await.len()), (1, 1));
+        scene.delete(&mut other).await;
+        scene.is_empty().await;
+    }
+}
+
+/// Another cluster of the project with the same --cluster-name.
+async fn a_balancer_that_a_service_of_another_cluster_shares_stays(scene: &mut Scene) {
+    let (process, nodes) = (scene.process_of(CLUSTER).await, vec![scene.node("their-1").await]);
+    let mut base = service("base", &[(9090, 30909)], json!({}));
+    process.work(&mut base, &nodes, ServiceAction::Ensure).await.unwrap();
+    let mut theirs = api(&base);
+    process.work(&mut theirs, &nodes, ServiceAction::Ensure).await.unwrap();
+    let before = used(scene).await;
+    let mut ours = service("api", &[(8080, 30808)], json!({}));
+    scene.ensure(&mut ours).await;
+    scene.events();
+    scene.delete(&mut ours).await;
+    assert_eq!(used(scene).await, before);
+    let events = scene.events();
+    let named = annotation(&base, "load-balancer-id").unwrap();
+    assert!(
+        events.iter().any(|event| event.starts_with("LoadBalancerNotOurs: ") && event.contains(named)),
+        "{events:?}"
+    );
 }

@@ -32,6 +32,7 @@ use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query};
 use crate::node::ports::NodePorts;
 
+mod left;
 mod members;
 mod places;
 
@@ -163,6 +164,9 @@ impl Reads {
             }
         }
         for (place, item) in &wanted.items {
+            if observed.unread.contains_key(place) {
+                continue;
+            }
             if let Err(error) = self.left_behind(item, *place, &mut observed, &nodes).await {
                 observed.unread.insert(*place, error);
             }
@@ -238,9 +242,8 @@ impl Reads {
 
     async fn one(&self, by: By) -> Result<Option<LoadBalancer>, ProviderError> {
         let found = self.balancers.ask_one(by.clone()).await?.transpose()?.unwrap_or_default();
-        let is_going = |lb: &&LoadBalancer| matches!(&*lb.provisioning_status, "DELETED" | "PENDING_DELETE");
         let by_name = matches!(by, By::Name(_));
-        let mut living: Vec<LoadBalancer> = found.into_iter().filter(|lb| !by_name || !is_going(&lb)).collect();
+        let mut living: Vec<LoadBalancer> = found.into_iter().filter(|lb| !by_name || !is_going(lb)).collect();
         match living.len() {
             0 | 1 => Ok(living.pop()),
             several => Err(ProviderError::unknown(format!(
@@ -304,31 +307,6 @@ impl Reads {
         }
         let lists = try_join_all(queries.into_iter().map(|query| self.client.floating_ips(query))).await?;
         Ok(bound.into_iter().chain(lists.into_iter().flatten()).collect())
-    }
-
-    /// The balancer that was created for a Service that uses another one now, if a member shows that it is ours.
-    async fn left_behind(
-        &self,
-        item: &Item,
-        place: usize,
-        observed: &mut Observed,
-        nodes: impl Fn() -> Vec<Target>,
-    ) -> Result<(), ProviderError> {
-        let is_another = |balancer: &Balancer| ![&item.name, &item.legacy].contains(&&balancer.lb.name);
-        if item.action != ServiceAction::Delete || !observed.balancer(place).is_some_and(is_another) {
-            return Ok(());
-        }
-        let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
-        let own = self.whole(&own).await?;
-        let is_known = self.ours.lock().contains(&own.lb.id);
-        if is_known || self.evidence(item, &own, &nodes()).await? == Evidence::Member {
-            observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
-            observed.left_behind.insert(place, own.lb.id.clone());
-            observed.balancers.insert(own.lb.id.clone(), own);
-        } else {
-            observed.left_namesakes.insert(place, super::plan::namesake(&own.lb));
-        }
-        Ok(())
     }
 
     /// The balancer of a Service that may not exist any more, with its parts.
@@ -455,6 +433,10 @@ impl Reads {
 #[derive(Default)]
 struct Below {
     /// Only the listeners, if none has the tag of another Service than this one, whose balancer goes.
+fn is_going(lb: &LoadBalancer) -> bool {
+    matches!(&*lb.provisioning_status, "DELETED" | "PENDING_DELETE")
+}
+
     owner: Option<String>,
     /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,

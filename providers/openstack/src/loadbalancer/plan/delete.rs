@@ -1,7 +1,7 @@
 //! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
 use ccm_kit::balancer::{Kind, Part};
-use ccm_provider::{Finding, ProviderError, Verb};
+use ccm_provider::{Finding, ProviderError, ServiceAction, Verb};
 use serde_json::json;
 
 use super::super::names;
@@ -12,12 +12,13 @@ use super::ports::label;
 use super::{
     Claim, Draft, MONITOR, NAMESAKE, POOL, children_in_error, monitors_must_be_read, namesake, refused, tag_change,
 };
-use crate::client::octavia::{ERROR, Listener, LoadBalancer, Pool};
+use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer, Pool};
 
 impl Draft<'_> {
     pub(super) fn delete(&mut self) -> Result<(), ProviderError> {
         self.must_be_read()?;
         let Some(balancer) = self.observed.balancer(self.place) else {
+            self.leave_others()?;
             self.delete_loose_floating_ips();
             return self.delete_group_if_read();
         };
@@ -43,24 +44,35 @@ impl Draft<'_> {
         } else if is_user {
             self.leave(balancer)?;
         }
-        let left = self.observed.left_behind.get(&self.place);
-        if let Some(left) = left.and_then(|id| self.observed.balancers.get(id)) {
-            if self.is_shared(left) {
-                self.leave(left)?;
-            } else {
-                self.delete_floating_ips(left, "the Service goes");
-                self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing)?;
-            }
-        }
-        if let Some(text) = self.observed.left_namesakes.get(&self.place) {
-            self.findings.push(Finding::warning(NAMESAKE, text.clone()));
-        }
+        self.leave_others()?;
         // One that lost its balancer waits for this one, which was made instead.
         match item.annotated.as_ref().is_some_and(|noted| *noted != lb.id) {
             true => self.delete_loose_floating_ips(),
             false => self.leave_loose_floating_ips(),
         }
         self.delete_group_if_read()
+    }
+
+    /// Takes what the Service has on balancers that it does not use any more.
+    pub(super) fn leave_others(&mut self) -> Result<(), ProviderError> {
+        let (observed, place, is_over) = (self.observed, self.place, self.item.action == ServiceAction::Delete);
+        for left in observed.left_behind.get(&place).into_iter().flatten().filter_map(|id| observed.balancers.get(id)) {
+            let is_alone = self.was_made_for_a_service(&left.lb) && !self.is_shared(left);
+            match is_over {
+                true if is_alone => {
+                    self.delete_floating_ips(left, "the Service goes");
+                    self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing)?;
+                }
+                true => self.leave(left)?,
+                // The deletion looks for what is left now.
+                false if is_alone || left.lb.provisioning_status != ACTIVE => {}
+                false => self.leave(left)?,
+            }
+        }
+        for text in observed.left_namesakes.get(&place).into_iter().flatten() {
+            self.findings.push(Finding::warning(NAMESAKE, text.clone()));
+        }
+        Ok(())
     }
 
     fn was_made_for_a_service(&self, lb: &LoadBalancer) -> bool {

@@ -75,9 +75,13 @@ impl Draft<'_> {
 
 /// The reason why a balancer with the name of a Service's is left alone, and what to do.
 pub(crate) fn namesake(lb: &LoadBalancer) -> String {
-    let LoadBalancer { id, name, .. } = lb;
+    not_ours(&lb.id, &format!("name {}", lb.name))
+}
+
+/// The same for one with this name or tag.
+pub(crate) fn not_ours(id: &str, has: &str) -> String {
     format!(
-        "load balancer {id} has the name {name}, and nothing shows that it belongs to this cluster: none of its members is a \
+        "load balancer {id} has the {has}, and nothing shows that it belongs to this cluster: none of its members is a \
          node of it. Another cluster of the project may have the same --cluster-name; give each its own. If it is of this \
          cluster, set only the annotation {}={id} (and remove {}) to take it over, or delete it",
         LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key

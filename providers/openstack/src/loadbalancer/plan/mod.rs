@@ -34,7 +34,7 @@ mod replace;
 
 use bodies::{Changed, Fields, tag_change};
 use findings::children_in_error;
-pub(crate) use findings::{FORCED_INTERNAL, namesake};
+pub(crate) use findings::{FORCED_INTERNAL, namesake, not_ours};
 
 /// The reason of the event about a balancer that may be another cluster's.
 pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
@@ -166,7 +166,8 @@ impl Draft<'_> {
             }
             self.must_be_ours_to_replace(settings)?;
             self.create_balancer(settings)?;
-            return self.managed_group(settings);
+            let group = self.managed_group(settings);
+            return group.and(self.leave_others());
         };
         if balancer.lb.provisioning_status == ERROR {
             self.must_be_read()?;
@@ -204,7 +205,8 @@ impl Draft<'_> {
         self.say_what_came_too_late(balancer, settings);
         let floating_ip = self.floating_ip(balancer, settings);
         let group = self.managed_group(settings);
-        floating_ip.and(group)
+        let others = self.leave_others();
+        floating_ip.and(group).and(others)
     }
 
     /// Updates the members of an existing balancer, and nothing else.
