@@ -20,7 +20,7 @@ pub(crate) struct Observed {
     /// What the members of an item's balancer show about its owner; absent if it was not read.
     #[serde(default)]
     pub(crate) evidence: BTreeMap<usize, Evidence>,
-    /// The balancers that were created for items that use another one now; only deletions look for them.
+    /// The balancers that were created for items that use another one now, or that they used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) left_behind: BTreeMap<usize, BTreeSet<String>>,
     /// What to say of balancers that may have been left like this, and that nothing shows to be of this cluster.
@@ -30,6 +30,9 @@ pub(crate) struct Observed {
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
     pub(crate) places: BTreeMap<usize, Places>,
+    /// The items whose floating IP is in no subnet that they ask for.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) elsewhere: BTreeSet<usize>,
     /// The security groups with the names of the items.
     pub(crate) groups: BTreeMap<usize, Group>,
     /// The reason why an item's certificate cannot be used.
@@ -156,14 +159,14 @@ impl Observed {
         self.balancers.get(self.balancer_of.get(&place)?)
     }
 
-    /// Whether Services use the balancer, or one of its listeners, with tags that are not `own`. Nobody can leave one in
-    /// ERROR: it goes when all Services that use it do.
-    pub(crate) fn is_shared(&self, balancer: &Balancer, own: impl Fn(&str) -> bool) -> bool {
     /// Whether an item has left the balancer for another one.
     pub(crate) fn has_left(&self, place: usize, id: &str) -> bool {
         self.left_behind.get(&place).is_some_and(|left| left.contains(id))
     }
 
+    /// Whether Services use the balancer, or one of its listeners, with tags that are not `own`. Nobody can leave one in
+    /// ERROR: it goes when all Services that use it do.
+    pub(crate) fn is_shared(&self, balancer: &Balancer, own: impl Fn(&str) -> bool) -> bool {
         let leaves = |tag: &str| balancer.lb.provisioning_status == ERROR && self.leaving.contains(tag);
         balancer.service_tags().any(|tag| !own(tag) && !leaves(tag))
     }

@@ -26,6 +26,7 @@ pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
         left_namesakes: _,
         floating_ips,
         places: _,
+        elsewhere: _,
         groups,
         bad_certificates: _,
         unread: _,

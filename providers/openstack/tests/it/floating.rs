@@ -22,6 +22,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_floating_ip_removed_by_hand_is_made_again,
         patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over,
         a_pattern_that_is_none_concerns_only_services_without_a_floating_ip,
+        floating_settings_that_come_after_the_floating_ip_are_reported,
         of_two_external_networks_the_one_that_a_router_joins_is_taken,
         without_external_network_the_address_of_the_balancer_is_published,
         an_ipv6_address_has_no_floating_ip_and_one_event,
@@ -392,4 +393,51 @@ async fn a_move_to_another_floating_ip_that_was_interrupted_leaves_none(scene: &
         let left = scene.floating_ips().await.remove(0);
         scene.write("DELETE", &format!("{FIPS}/{}", id(&left)), Value::Null).await;
     }
+}
+
+async fn floating_settings_that_come_after_the_floating_ip_are_reported(scene: &mut Scene) {
+    const NOT_APPLIED: &str = "LoadBalancerSettingNotApplied: ";
+    let near = external_subnet(scene, "prod-1", "198.51.100.0/24", &["a"]);
+    let (elsewhere, far) = scene.simulation().world(|world| {
+        let network = world.network("other", "far", json!({"router:external": true}));
+        let seed = SubnetSeed { network: &network, name: "far", cidr: "192.0.2.0/24", ..SubnetSeed::default() };
+        let subnet = world.subnet(&seed);
+        (network, subnet)
+    });
+    let external = scene.place().external.clone();
+    let present = scene.list(&format!("/v2.0/subnets?network_id={external}")).await;
+    let present = present.iter().find(|subnet| subnet["cidr"] == "172.24.4.0/24").unwrap().clone();
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    assert!(address.starts_with("172.24.4."), "{address}");
+    let nowhere = "0badbad0-1111-4222-8333-444455556666";
+    for (key, value, is_said) in [
+        ("floating-network-id", &*elsewhere, true),
+        ("floating-network-id", nowhere, true),
+        ("floating-network-id", &external, false),
+        ("floating-subnet-id", &near, true),
+        ("floating-subnet-id", &far, true),
+        ("floating-subnet-id", nowhere, true),
+        ("floating-subnet-id", id(&present), false),
+        ("floating-subnet", "nosuch*", true),
+        ("floating-subnet", "~(", true),
+        ("floating-subnet", "prod-*", true),
+        ("floating-subnet", present["name"].as_str().unwrap(), false),
+        ("floating-subnet-tags", "a", true),
+        ("floating-subnet-tags", "none", true),
+        ("floating-subnet-tags", "!a", false),
+    ] {
+        set(&mut web, key, value);
+        assert_eq!(scene.writes_to_ensure(&mut web).await, "", "{key} {value}");
+        let events = scene.events();
+        let is_named = |event: &&String| event.starts_with(NOT_APPLIED) && event.contains(key) && event.contains(value);
+        assert_eq!(events.iter().filter(is_named).count(), usize::from(is_said), "{key} {value}: {events:?}");
+        unset(&mut web, key);
+        scene.ensure(&mut web).await;
+    }
+    // The one that the Service names is in its own subnet.
+    web.spec.load_balancer_ip = address;
+    set(&mut web, "floating-subnet", "prod-*");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.events(), Vec::<String>::new());
 }

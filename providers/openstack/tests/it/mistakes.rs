@@ -36,6 +36,7 @@ const WRONG: &[(&str, &str)] = &[
     ("keep-floatingip", "yes"),
     ("lb-method", "FASTEST"),
     ("load-balancer-id", NOWHERE),
+    ("member-subnet-id", NOWHERE),
     ("network-id", NOWHERE),
     ("node-selector", "no-node=has-it"),
     ("port-id", NOWHERE),
@@ -51,9 +52,8 @@ const WRONG: &[(&str, &str)] = &[
     ("service.beta.kubernetes.io/openstack-internal-load-balancer", "yes"),
 ];
 
-/// Those for which any text is right. Octavia's API does not look at the subnet of the members of a new balancer.
-const FREE: &[&str] =
-    &["load-balancer-address", "load-balancer-tags", "listener-tags", "member-subnet-id", "pool-tags"];
+/// Those for which any text is right.
+const FREE: &[&str] = &["load-balancer-address", "load-balancer-tags", "listener-tags", "pool-tags"];
 
 #[test]
 fn each_annotation_has_a_wrong_value_here() {

@@ -208,6 +208,10 @@ impl Reads {
     async fn of_item(&self, item: &Item, observed: &mut Observed, place: usize) -> Result<(), ProviderError> {
         let places = self.places(item, observed, place).await?;
         observed.places.extend(places.map(|places| (place, places)));
+        // What cannot be read is not reported.
+        if self.is_elsewhere(item, observed, place).await.unwrap_or_default() {
+            observed.elsewhere.insert(place);
+        }
         let problem = self.certificates.problem(&self.client, item).await?;
         observed.bad_certificates.extend(problem.map(|problem| (place, problem)));
         Ok(())
@@ -429,14 +433,14 @@ impl Reads {
     }
 }
 
-/// The parts of a balancer to read.
-#[derive(Default)]
-struct Below {
-    /// Only the listeners, if none has the tag of another Service than this one, whose balancer goes.
 fn is_going(lb: &LoadBalancer) -> bool {
     matches!(&*lb.provisioning_status, "DELETED" | "PENDING_DELETE")
 }
 
+/// The parts of a balancer to read.
+#[derive(Default)]
+struct Below {
+    /// Only the listeners, if none has the tag of another Service than this one, whose balancer goes.
     owner: Option<String>,
     /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,

@@ -1,13 +1,15 @@
 //! The networks and subnets for new balancers, members and floating IPs.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ccm_provider::{ProviderError, ServiceAction};
+use ipnet::IpNet;
 
 use super::super::observed::{Observed, Places};
-use super::super::wanted::{Family, Hosts, Item, Settings};
+use super::super::wanted::{Family, Floating, Hosts, Item, Settings};
 use super::Reads;
-use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key};
+use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key, MEMBER_SUBNET_ID};
 use crate::client::network::{Network, Subnet};
 use crate::client::{Query, seen};
 use crate::pattern::{NamePattern, tag_query};
@@ -54,6 +56,17 @@ impl Reads {
         } else if of_members {
             places.node_subnet = self.node_subnet(hosts).await?;
         }
+        let of_members = hosts.member_subnet.as_ref().filter(|subnet| makes_balancer && **subnet != hosts.vip.subnet);
+        if let Some(subnet) = of_members
+            && self.subnets.ask_one(subnet.clone()).await?.transpose()?.is_none()
+        {
+            // Octavia does not look at it in a new balancer, and its driver fails later.
+            places.problem = Some(format!(
+                "the subnet {subnet:?} of the members does not exist; correct the annotation {}, or member-subnet-id or                  subnet-id in cloud.conf",
+                MEMBER_SUBNET_ID.row.key
+            ));
+            return Ok(Some(places));
+        }
         if let Some(settings) = for_floating_ip {
             let of_balancer = balancer.map(|balancer| &balancer.lb.vip_subnet_id);
             let of_nodes = places.node_subnet.as_ref().filter(|_| !has_port);
@@ -96,54 +109,83 @@ impl Reads {
             true => self.detected(subnet).await?,
         };
         let Some(network) = network else { return Ok(()) };
-        let fix = |key: &Key<String>| format!("correct the annotation {}, or its key in cloud.conf", key.row.key);
-        if !floating.subnet.is_empty() {
-            match self.client.subnet(&floating.subnet).await? {
-                Some(subnet) if subnet.network_id == network => places.external_subnets = vec![subnet.id],
-                Some(subnet) => {
-                    places.problem = Some(format!(
-                        "floating IP subnet {:?} doesn't belong to the network {network:?}: it is in {:?}; {}",
-                        subnet.id,
-                        subnet.network_id,
-                        fix(&FLOATING_SUBNET_ID)
-                    ));
-                }
-                None => {
-                    let fix = fix(&FLOATING_SUBNET_ID);
-                    places.problem = Some(format!("floating IP subnet {:?} does not exist; {fix}", floating.subnet));
-                }
-            }
-        } else if floating.problem.is_some() && floating.address.is_empty() {
-            places.problem.clone_from(&floating.problem);
-        } else if (!floating.pattern.is_empty() || !floating.tags.is_empty()) && floating.address.is_empty() {
-            let query = Query::default().with("network_id", &network);
-            let query = match tag_query(&floating.tags) {
-                Some((key, value)) => query.with(key, &value),
-                None => query,
-            };
-            let subnets = self.client.subnets(query).await?;
-            let pattern = Some(&floating.pattern).filter(|pattern| !pattern.is_empty());
-            let pattern = pattern.and_then(|pattern| NamePattern::parse(pattern).ok());
-            let found_any = !subnets.is_empty();
-            let fits = |subnet: &Subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name));
-            places.external_subnets = subnets.into_iter().filter(fits).map(|subnet| subnet.id).collect();
-            if places.external_subnets.is_empty() {
-                places.problem = Some(match found_any {
-                    false => format!(
-                        "could not find subnets for network {network} with the tags {:?}; {}",
-                        floating.tags,
-                        fix(&FLOATING_SUBNET_TAGS)
-                    ),
-                    true => format!(
-                        "no subnet matching {:?} in the network {network}; {}",
-                        floating.pattern,
-                        fix(&FLOATING_SUBNET)
-                    ),
-                });
-            }
+        match self.external_subnets(floating, &network).await? {
+            Ok(subnets) => places.external_subnets = subnets.into_iter().map(|subnet| subnet.id).collect(),
+            Err(problem) => places.problem = Some(problem),
         }
         places.external = Some(network);
         Ok(())
+    }
+
+    /// The subnets of a new floating IP, in order; empty: Neutron chooses. The inner error says why there are none.
+    async fn external_subnets(
+        &self,
+        floating: &Floating,
+        network: &str,
+    ) -> Result<Result<Vec<Subnet>, String>, ProviderError> {
+        let fix = |key: &Key<String>| format!("correct the annotation {}, or its key in cloud.conf", key.row.key);
+        if !floating.subnet.is_empty() {
+            let fix = fix(&FLOATING_SUBNET_ID);
+            return Ok(match self.client.subnet(&floating.subnet).await? {
+                Some(subnet) if subnet.network_id == network => Ok(vec![subnet]),
+                Some(Subnet { id, network_id, .. }) => Err(format!(
+                    "floating IP subnet {id:?} doesn't belong to the network {network:?}: it is in {network_id:?}; {fix}"
+                )),
+                None => Err(format!("floating IP subnet {:?} does not exist; {fix}", floating.subnet)),
+            });
+        }
+        if !floating.address.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        if let Some(problem) = &floating.problem {
+            return Ok(Err(problem.clone()));
+        }
+        if floating.pattern.is_empty() && floating.tags.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        let query = Query::default().with("network_id", network);
+        let query = match tag_query(&floating.tags) {
+            Some((key, value)) => query.with(key, &value),
+            None => query,
+        };
+        let mut subnets = self.client.subnets(query).await?;
+        let pattern = Some(&floating.pattern).filter(|pattern| !pattern.is_empty());
+        let pattern = pattern.and_then(|pattern| NamePattern::parse(pattern).ok());
+        let found_any = !subnets.is_empty();
+        subnets.retain(|subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name)));
+        Ok(match (subnets.is_empty(), found_any) {
+            (false, _) => Ok(subnets),
+            (true, false) => Err(format!(
+                "could not find subnets for network {network} with the tags {:?}; {}",
+                floating.tags,
+                fix(&FLOATING_SUBNET_TAGS)
+            )),
+            (true, true) => Err(format!(
+                "no subnet matching {:?} in the network {network}; {}",
+                floating.pattern,
+                fix(&FLOATING_SUBNET)
+            )),
+        })
+    }
+
+    /// Whether a floating IP is in no subnet that its Service asks for. Of one that is as recorded, nothing is read.
+    pub(super) async fn is_elsewhere(
+        &self,
+        item: &Item,
+        observed: &Observed,
+        place: usize,
+    ) -> Result<bool, ProviderError> {
+        let settings = item.settings.as_ref().filter(|settings| !settings.asked.floating_subnet.is_empty());
+        let settings = settings.filter(|settings| !settings.is_internal && settings.floating.address.is_empty());
+        let ip =
+            observed.floating_ip_of(place).filter(|_| item.action == ServiceAction::Ensure && observed.is_read(place));
+        let Some((settings, ip)) = settings.zip(ip) else { return Ok(false) };
+        let subnets = self.external_subnets(&settings.floating, &ip.floating_network_id).await?;
+        let address = ip.floating_ip_address.parse::<IpAddr>().ok();
+        let has = |subnet: &Subnet| {
+            subnet.cidr.parse::<IpNet>().ok().zip(address).is_none_or(|(range, address)| range.contains(&address))
+        };
+        Ok(!subnets.is_ok_and(|subnets| subnets.iter().any(has)))
     }
 
     /// The external network that a router connects to the subnet, else the first one. It must have an IPv4 subnet, or

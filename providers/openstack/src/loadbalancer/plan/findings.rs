@@ -20,6 +20,10 @@ impl Draft<'_> {
         let (asked, lb) = (&settings.asked, &balancer.lb);
         let has_address = settings.is_internal || lb.vip_address.contains(':');
         let address = if has_address { &*asked.address } else { "" };
+        // One that the Service names by its address may be anywhere.
+        let by_address = settings.is_internal || !settings.floating.address.is_empty();
+        let floating_ip = self.observed.floating_ip_of(self.place).filter(|_| !by_address);
+        let network = floating_ip.map_or(&asked.floating_network, |ip| &ip.floating_network_id);
         let of_annotations = [
             (keys::NETWORK_ID.row.key, &*asked.network, &lb.vip_network_id),
             (keys::SUBNET_ID.row.key, &asked.subnet, &lb.vip_subnet_id),
@@ -31,6 +35,7 @@ impl Draft<'_> {
                 &lb.availability_zone,
             ),
             ("spec.loadBalancerIP", address, &lb.vip_address),
+            (keys::FLOATING_NETWORK_ID.row.key, &asked.floating_network, network),
         ];
         let is_owner = self.claim.is_owner();
         for (key, asked, present) in of_annotations.into_iter().filter(|(_, asked, _)| is_owner && !asked.is_empty()) {
@@ -42,6 +47,13 @@ impl Draft<'_> {
                 );
                 self.findings.push(Finding::warning(NOT_APPLIED, text));
             }
+        }
+        if let Some(ip) = floating_ip.filter(|_| is_owner && self.observed.elsewhere.contains(&self.place)) {
+            let text = format!(
+                "{} counts only when a floating IP is created: {} is in no such subnet; correct it, or make another Service",
+                asked.floating_subnet, ip.floating_ip_address
+            );
+            self.findings.push(Finding::warning(NOT_APPLIED, text));
         }
     }
 

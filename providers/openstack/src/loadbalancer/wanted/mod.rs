@@ -136,6 +136,9 @@ pub(crate) struct Asked {
     pub(crate) address: String,
 }
 
+    pub(crate) floating_network: String,
+    /// The annotation that selects the subnet of the floating IP, with its value.
+    pub(crate) floating_subnet: String,
 /// An IP family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Family {
@@ -426,6 +429,8 @@ impl Source<'_> {
             publish: Publish {
                 hostname: self.annotations.get_or_default(&keys::HOSTNAME)?,
                 suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
+                floating_network: self.asked(&keys::FLOATING_NETWORK_ID, |class| &class.floating_network_id),
+                floating_subnet: self.asked_subnet(),
             },
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
             asked: Asked {
@@ -449,6 +454,19 @@ impl Source<'_> {
         match self.class.map(of_class).filter(|place| !place.is_empty()) {
             Some(place) => place.clone(),
             None => self.text(key, default),
+    /// The annotation that selects the subnet of the floating IP, if the class does not.
+    fn asked_subnet(&self) -> String {
+        let of_class = |class: &Class| {
+            [&class.floating_subnet_id, &class.floating_subnet, &class.floating_subnet_tags]
+                .iter()
+                .any(|it| !it.is_empty())
+        };
+        let keys = [&keys::FLOATING_SUBNET_ID, &keys::FLOATING_SUBNET, &keys::FLOATING_SUBNET_TAGS];
+        let set = keys.into_iter().map(|key| (key, self.text(key, ""))).find(|(_, value)| !value.is_empty());
+        let asked = set.filter(|_| !self.class.is_some_and(of_class));
+        asked.map(|(key, value)| format!("{} {value}", key.row.key)).unwrap_or_default()
+    }
+
         }
     }
 
