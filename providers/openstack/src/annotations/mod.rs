@@ -160,10 +160,28 @@ pub(crate) fn lint(annotations: Annotations<'_>, provider: &str) -> Vec<Finding>
         let message = format!("unknown, Octavia may refuse it; known are {}{hint}", LB_METHODS.join(", "));
         findings.push(annotations.warn(LB_METHOD.row, message));
     }
+    let ids = [
+        LOAD_BALANCER_ID.row,
+        NETWORK_ID.row,
+        SUBNET_ID.row,
+        MEMBER_SUBNET_ID.row,
+        PORT_ID.row,
+        FLOATING_NETWORK_ID.row,
+        FLOATING_SUBNET_ID.row,
+        FLAVOR_ID.row,
+    ];
+    let is_odd = |row: &&Row| annotations.text(row).is_some_and(|id| !id.is_empty() && !is_uuid(id.trim()));
+    findings.extend(ids.into_iter().filter(is_odd).map(|row| annotations.error(row, "not an ID: write a UUID")));
     findings.extend(conflict(annotations));
     findings.extend(unsupported(annotations, provider));
     findings.extend(annotations.iter().filter_map(|(key, value)| TABLE.unknown(key, value, &[])));
     findings
+}
+
+/// With or without hyphens.
+fn is_uuid(id: &str) -> bool {
+    let digits: Vec<char> = id.chars().filter(|c| *c != '-').collect();
+    digits.len() == 32 && digits.iter().all(char::is_ascii_hexdigit)
 }
 
 /// The two ways to get the client address, which exclude each other.

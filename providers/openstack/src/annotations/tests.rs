@@ -123,7 +123,7 @@ fn what_ovn_lacks_is_named() {
         ("timeout-member-connect", "1"),
         ("timeout-member-data", "1"),
         ("timeout-tcp-inspect", "1"),
-        ("flavor-id", "f"),
+        ("flavor-id", "0badbad0-1111-4222-8333-444455556666"),
         ("availability-zone", "a"),
         ("lb-method", "ROUND_ROBIN"),
     ];
@@ -141,7 +141,7 @@ fn what_ovn_lacks_is_named() {
             &format!("Warning ~timeout-member-connect \"1\": {ignored}"),
             &format!("Warning ~timeout-member-data \"1\": {ignored}"),
             &format!("Warning ~timeout-tcp-inspect \"1\": {ignored}"),
-            &format!("Warning ~flavor-id \"f\": {ignored}"),
+            &format!("Warning ~flavor-id \"0badbad0-1111-4222-8333-444455556666\": {ignored}"),
             &format!("Warning ~availability-zone \"a\": {ignored}"),
         ],
     );

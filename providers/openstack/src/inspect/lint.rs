@@ -1,11 +1,10 @@
 //! Checks Services and configuration files without cloud, credentials or network.
 
 use ccm_kit::annotations::Annotations;
-use ccm_provider::source_ranges::SourceRanges;
-use ccm_provider::{ErrorClass, Finding, Lint, Service};
+use ccm_provider::{Finding, Lint, Service};
 
 use crate::annotations::{FLOATING_SUBNET, lint};
-use crate::loadbalancer::wanted::refused_ports;
+use crate::loadbalancer::wanted::problems;
 use crate::pattern::NamePattern;
 use crate::start;
 
@@ -24,16 +23,7 @@ impl Lint for Checks {
         if let Some(Err(problem)) = annotations.text(FLOATING_SUBNET.row).map(NamePattern::parse) {
             findings.push(annotations.error(FLOATING_SUBNET.row, problem));
         }
-        if let Err(error) = SourceRanges::of(service) {
-            findings.push(Finding::new(
-                ccm_provider::Severity::Error,
-                "spec.loadBalancerSourceRanges",
-                error.to_string(),
-            ));
-        }
-        if let Some(ErrorClass::Invalid { findings: refused }) = refused_ports(service).map(|error| error.class()) {
-            findings.extend(refused);
-        }
+        findings.extend(problems(service));
         findings
     }
 
@@ -89,6 +79,44 @@ mod tests {
             let keys: Vec<String> = Checks.service(&service).into_iter().map(|found| found.key).collect();
             let keys: Vec<&str> = keys.iter().filter_map(|key| key.rsplit('/').next()).collect();
             assert_eq!(keys, expected, "{annotations:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_run_reports_or_octavia_refuses_is_reported() {
+        for (annotations, expected) in [
+            (&[("health-monitor-delay", "5"), ("health-monitor-timeout", "9")][..], &["health-monitor-timeout"][..]),
+            (&[("health-monitor-timeout", "99")], &["health-monitor-timeout"]),
+            (&[("health-monitor-timeout", "99"), ("enable-health-monitor", "false")], &[]),
+            (&[("health-monitor-max-retries-down", "0")], &["health-monitor-max-retries-down"]),
+            (&[("health-monitor-delay", "2"), ("health-monitor-timeout", "1")], &[]),
+            (&[("default-tls-container-ref", "nonsense")], &["default-tls-container-ref"]),
+            (&[("member-subnet-id", "x y")], &["member-subnet-id"]),
+            (&[("flavor-id", "x y")], &["flavor-id"]),
+            (&[("floating-network-id", "public")], &["floating-network-id"]),
+            (&[("load-balancer-id", "0badbad0-1111-4222-8333-444455556666"), ("subnet-id", "")], &[]),
+        ] {
+            let keys: Vec<String> = Checks.service(&service(annotations)).into_iter().map(|found| found.key).collect();
+            let keys: Vec<&str> = keys.iter().filter_map(|key| key.rsplit('/').next()).collect();
+            assert_eq!(keys, expected, "{annotations:?}");
+        }
+        let mut dns = service(&[("health-monitor-delay", "2"), ("health-monitor-timeout", "1")]);
+        dns.spec.ports.push(ccm_provider::ServicePort { protocol: "UDP".to_owned(), ..Default::default() });
+        assert_eq!(Checks.service(&dns).len(), 1);
+    }
+
+    #[test]
+    fn a_source_range_of_another_family_is_an_error() {
+        for (families, range, count) in
+            [(&["IPv4"][..], "fd00::/8", 1), (&["IPv6"], "fd00::/8", 0), (&[], "fd00::/8", 0)]
+        {
+            let mut web = service(&[]);
+            web.spec.ip_families = families.iter().map(|family| (*family).to_owned()).collect();
+            web.spec.load_balancer_source_ranges = Some(vec![range.to_owned()]);
+            let found = Checks.service(&web);
+            let is_right =
+                |found: &Finding| found.key == "spec.loadBalancerSourceRanges" && found.severity == Severity::Error;
+            assert!(found.len() == count && found.iter().all(is_right), "{families:?} {range}: {found:?}");
         }
     }
 

@@ -454,3 +454,30 @@ mod long_lane {
         .await;
     }
 }
+
+/// Octavia's default of `udp_connect_min_interval_health_monitor`, which operators may lower.
+#[tokio::test]
+async fn checks_of_udp_that_octavia_may_find_too_frequent_are_reported() {
+    simulated(async |scene: &mut Scene| {
+        for (delay, is_said) in [("2", true), ("3", false)] {
+            let mut dns = service("dns", &[(53, 30053)], json!({}));
+            dns.spec.ports[0].protocol = "UDP".to_owned();
+            set(&mut dns, "enable-health-monitor", "true");
+            set(&mut dns, "health-monitor-delay", delay);
+            set(&mut dns, "health-monitor-timeout", "1");
+            let answer = scene.try_ensure(&mut dns).await;
+            assert_eq!(
+                answer.as_ref().is_err_and(|error| error.to_string().contains("larger than 3")),
+                is_said,
+                "{answer:?}"
+            );
+            let events = scene.events();
+            let is_named = |event: &&String| {
+                event.starts_with("LoadBalancerConfiguration: ") && event.contains("health-monitor-delay")
+            };
+            assert_eq!(events.iter().filter(is_named).count(), usize::from(is_said), "{events:?}");
+            scene.delete(&mut dns).await;
+        }
+    })
+    .await;
+}

@@ -26,10 +26,12 @@ use crate::start::config::{Class, Config, OVN};
 pub(crate) mod backend;
 mod hosts;
 mod monitor;
+mod problems;
 
 pub(crate) use backend::{backend_of, everywhere};
 pub(crate) use hosts::{AllNodes, Hosts, NodePort};
 pub(crate) use monitor::Monitor;
+pub(crate) use problems::problems;
 
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
@@ -134,11 +136,11 @@ pub(crate) struct Asked {
     pub(crate) zone: String,
     /// `spec.loadBalancerIP`
     pub(crate) address: String,
-}
-
     pub(crate) floating_network: String,
     /// The annotation that selects the subnet of the floating IP, with its value.
     pub(crate) floating_subnet: String,
+}
+
 /// An IP family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Family {
@@ -347,17 +349,6 @@ fn settings(
     Source { service, annotations, class, config }.settings(findings)
 }
 
-/// What is wrong with the ports of a Service whatever the configuration is.
-pub(crate) fn refused_ports(service: &Service) -> Option<ProviderError> {
-    let annotations = Annotations::read(&service.metadata.annotations);
-    let forwards = annotations.readable(&keys::X_FORWARDED_FOR) == Some(true);
-    let has_tls = annotations.text(keys::DEFAULT_TLS_CONTAINER_REF.row).is_some_and(|text| !text.is_empty());
-    let proxies = annotations.readable(&keys::PROXY_PROTOCOL).is_some_and(|it| it != keys::ProxyProtocol::Off);
-    let source = Source { service, annotations, class: None, config: &Config::default() };
-    let answer = (forwards || has_tls || proxies).then(|| source.ports(forwards, has_tls, proxies));
-    answer.and_then(Result::err)
-}
-
 fn published(service: &Service) -> BTreeSet<String> {
     let ingress = service.status.load_balancer.ingress.iter();
     let all = ingress.flat_map(|ingress| [&ingress.ip, &ingress.hostname]).filter(|text| !text.is_empty());
@@ -429,8 +420,6 @@ impl Source<'_> {
             publish: Publish {
                 hostname: self.annotations.get_or_default(&keys::HOSTNAME)?,
                 suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
-                floating_network: self.asked(&keys::FLOATING_NETWORK_ID, |class| &class.floating_network_id),
-                floating_subnet: self.asked_subnet(),
             },
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
             asked: Asked {
@@ -440,6 +429,8 @@ impl Source<'_> {
                 flavor: self.text(&keys::FLAVOR_ID, ""),
                 zone: self.text(&keys::AVAILABILITY_ZONE, ""),
                 address: service.spec.load_balancer_ip.clone(),
+                floating_network: self.asked(&keys::FLOATING_NETWORK_ID, |class| &class.floating_network_id),
+                floating_subnet: self.asked_subnet(),
             },
         })
     }
@@ -454,6 +445,15 @@ impl Source<'_> {
         match self.class.map(of_class).filter(|place| !place.is_empty()) {
             Some(place) => place.clone(),
             None => self.text(key, default),
+        }
+    }
+
+    /// The annotation of a network or subnet, if the class does not replace it.
+    fn asked(&self, key: &Key<String>, of_class: impl Fn(&Class) -> &String) -> String {
+        let is_replaced = self.class.is_some_and(|class| !of_class(class).is_empty());
+        if is_replaced { String::new() } else { self.text(key, "") }
+    }
+
     /// The annotation that selects the subnet of the floating IP, if the class does not.
     fn asked_subnet(&self) -> String {
         let of_class = |class: &Class| {
@@ -465,15 +465,6 @@ impl Source<'_> {
         let set = keys.into_iter().map(|key| (key, self.text(key, ""))).find(|(_, value)| !value.is_empty());
         let asked = set.filter(|_| !self.class.is_some_and(of_class));
         asked.map(|(key, value)| format!("{} {value}", key.row.key)).unwrap_or_default()
-    }
-
-        }
-    }
-
-    /// The annotation of a network or subnet, if the class does not replace it.
-    fn asked(&self, key: &Key<String>, of_class: impl Fn(&Class) -> &String) -> String {
-        let is_replaced = self.class.is_some_and(|class| !of_class(class).is_empty());
-        if is_replaced { String::new() } else { self.text(key, "") }
     }
 
     fn number(&self, key: &Key<i32>, default: i64) -> Result<i64, ProviderError> {

@@ -9,6 +9,9 @@ use crate::annotations as keys;
 /// What Octavia takes for a monitor that is created without `max_retries_down`, as upstream does for 0.
 const RETRIES_DOWN: i64 = 3;
 
+/// The default of Octavia's option `udp_connect_min_interval_health_monitor`, in seconds.
+const LEAST_OF_UDP: i64 = 3;
+
 /// A health monitor: seconds and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Monitor {
@@ -42,6 +45,17 @@ impl Source<'_> {
             let text =
                 format!("health checks may take {timeout} s, and one is made each {delay} s; write {delay} or less");
             findings.push(self.annotations.warn(keys::HEALTH_MONITOR_TIMEOUT.row, text));
+        }
+        let is_udp = self.service.spec.ports.iter().any(|port| port.protocol == "UDP");
+        // kube-proxy is asked by HTTP.
+        if is_udp && self.service.health_check_path_port().1 == 0 && monitor.delay < LEAST_OF_UDP {
+            let key = keys::HEALTH_MONITOR_DELAY.row.key;
+            let text = format!(
+                "Octavia refuses health checks of UDP each {} s unless its udp_connect_min_interval_health_monitor is lower \
+                 than the default; write {LEAST_OF_UDP} or more",
+                monitor.delay
+            );
+            findings.push(Finding::warning(key, text));
         }
         Ok(monitor)
     }
