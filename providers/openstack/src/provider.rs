@@ -1,6 +1,6 @@
 //! The provider: wiring of its parts, depending on the services in the catalog.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use crate::node::identity::Identity;
 use crate::node::instances::{self, NovaInstances};
 use crate::node::ports::NodePorts;
 use crate::routes::{self, RouterRoutes, RouterTable};
+use crate::start;
 use crate::start::clouds::{self, Variable};
 use crate::start::config::{Config, Global};
 use crate::start::environment::Environment;
@@ -104,9 +105,11 @@ impl Start {
         let differs = clouds::ignored_upstream(&config.global);
         let folders = clouds::folders(variable("HOME").map(PathBuf::from).as_deref());
         findings.extend(clouds::fill(&mut config.global, variable, &folders)?);
-        let (login, doubts) = Login::from(&config.global)?;
+        let (mut login, doubts) = Login::from(&config.global)?;
         findings.extend(doubts);
+        findings.extend(file.iter().flat_map(|file| start::cut_secrets(&file.text)));
         let path = file.map(|file| file.path);
+        login.file = path.as_deref().map(|path| origin(path, &config.global));
         let credentials: Credentials = Arc::new(move || {
             // A file that is being replaced must not fail the login.
             Ok(path.as_ref().and_then(|path| read_again(path, &folders)).unwrap_or_else(|| login.clone()))
@@ -178,7 +181,14 @@ fn read_again(path: &PathBuf, folders: &[PathBuf]) -> Option<Login> {
     let text = std::fs::read_to_string(path).ok()?;
     let mut global: Global = Config::parse(Some(&text)).ok()?.0.global;
     clouds::fill(&mut global, &|name| std::env::var(name).ok(), folders).ok()?;
-    Some(Login::from(&global).ok()?.0)
+    let login = Login::from(&global).ok()?.0;
+    Some(Login { file: Some(origin(path, &global)), ..login })
+}
+
+/// The files of the login's keys.
+fn origin(path: &Path, global: &Global) -> String {
+    let or_clouds = if global.reads_clouds() { " or clouds.yaml" } else { "" };
+    format!("{}{or_clouds}", path.display())
 }
 
 /// The parts of the provider besides the configuration.
@@ -364,5 +374,20 @@ impl CloudProvider for OpenStack {
 
     fn metrics(&self) -> Option<Registry> {
         Some(self.registry.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_a_comment_cuts_is_reported_at_the_start() {
+        let text = "[Global]\nauth-url = https://k/v3\nuser-id = u\npassword = s3cret;x\ntenant-id = t\n".to_owned();
+        let file = CloudConfig { path: "/nonexistent/cloud.conf".into(), text };
+        let findings = Start::read(Some(file), &|_| None).unwrap().findings;
+        let keys: Vec<&str> = findings.iter().map(|finding| &*finding.key).collect();
+        assert_eq!(keys, ["[Global] password"]);
+        assert!(!format!("{findings:?}").contains("s3cret"), "{findings:?}");
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod login;
 /// All problems of a configuration file, including those of the login, which are unknown if clouds.yaml fills keys.
 pub(crate) fn lint(text: &str) -> Vec<Finding> {
     let mut findings = config::Config::lint(text);
-    findings.extend(text.lines().filter_map(cut_secret));
+    findings.extend(cut_secrets(text));
     if let Ok((config, _)) = config::Config::parse(Some(text))
         && !config.global.reads_clouds()
     {
@@ -24,6 +24,11 @@ pub(crate) fn lint(text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The secrets of a configuration file that comments cut.
+pub(crate) fn cut_secrets(text: &str) -> impl Iterator<Item = Finding> {
+    text.lines().filter_map(cut_secret)
 }
 
 /// A secret that a comment cuts: outside of quotes it begins in the middle of a word too.

@@ -108,3 +108,13 @@ async fn what_answers_and_is_not_keystone_is_named_by_its_key_and_not_by_the_cre
     }
     drop(bed.cloud.take_violations());
 }
+
+#[tokio::test]
+async fn a_refused_login_names_its_keys_and_their_file() {
+    let bed = Bed::start(Options::default());
+    let wrong = bed.config("").replace("password = secret", "password = wr0ng-s3cret");
+    let error = start(wrong).await.err().unwrap();
+    let text = error.to_string();
+    assert!(text.contains("[Global] username, password of /nonexistent/cloud.conf"), "{text}");
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+}

@@ -26,6 +26,10 @@ pub(crate) struct Login {
     pub(crate) method: Method,
     /// The body of the POST to `auth/tokens`. Contains secrets.
     pub(crate) body: Value,
+    /// The keys in `[Global]` with which it logs in.
+    pub(crate) keys: Vec<&'static str>,
+    /// The file that has them.
+    pub(crate) file: Option<String>,
 }
 
 /// Authentication methods.
@@ -39,7 +43,7 @@ pub(crate) enum Method {
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { identity_url, needs_discovery, method, body: _ } = self;
+        let Self { identity_url, needs_discovery, method, body: _, keys: _, file: _ } = self;
         write!(f, "Login {{ {method:?} at {identity_url}, needs_discovery: {needs_discovery} }}")
     }
 }
@@ -62,10 +66,11 @@ impl Login {
             auth.insert("scope".to_owned(), scope);
         }
         refuse("the OpenStack login is not complete", &check.findings)?;
-        Ok((Self { identity_url, needs_discovery, method, body: json!({"auth": auth}) }, check.findings))
+        let (body, keys) = (json!({"auth": auth}), keys(method, global));
+        Ok((Self { identity_url, needs_discovery, method, body, keys, file: None }, check.findings))
     }
 
-    /// Who logs in where, without secrets.
+    /// Who logs in where, and what says so, without secrets.
     pub(crate) fn account(&self) -> String {
         let text = |place: &str| self.body.pointer(&format!("/auth/{place}")).and_then(Value::as_str);
         let named = |what: &str, place: &str| {
@@ -83,7 +88,9 @@ impl Login {
             named("trust", "scope/OS-TRUST:trust"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        format!("{} at {}", parts.join(", "), self.identity_url)
+        let of_file =
+            self.file.as_ref().map(|file| format!("; [Global] {} of {file}", self.keys.join(", "))).unwrap_or_default();
+        format!("{} at {}{of_file}", parts.join(", "), self.identity_url)
     }
 }
 
@@ -98,6 +105,27 @@ fn method(global: &Global) -> Method {
         (true, false) => Method::Token,
         (true, true) => Method::Password,
     }
+}
+
+/// The keys that say who logs in, and the secret.
+fn keys(method: Method, global: &Global) -> Vec<&'static str> {
+    let user = [("user-id", &global.user_id), ("username", &global.username)];
+    let trustee = [("trustee-id", &global.trustee_id), ("user-id", &global.user_id), ("username", &global.username)];
+    let credential = [
+        ("application-credential-id", &global.application_credential_id),
+        ("application-credential-name", &global.application_credential_name),
+    ];
+    let secret = [("application-credential-secret", &global.application_credential_secret.0)];
+    let passwords = [("trustee-password", &global.trustee_password.0), ("password", &global.password.0)];
+    let [_, password] = passwords;
+    let groups: &[&[(&'static str, &String)]] = match method {
+        Method::ApplicationCredential => &[&credential, &secret],
+        Method::Password => &[&user, &[password]],
+        Method::Trust => &[&[("trust-id", &global.trust_id)], &trustee, &passwords],
+        Method::Token => &[&[("token", &global.token.0)]],
+    };
+    let set = groups.iter().filter_map(|group| group.iter().find(|(_, value)| !value.is_empty()));
+    set.map(|(key, _)| *key).collect()
 }
 
 /// `[Global]`, and its problems.

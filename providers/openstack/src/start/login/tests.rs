@@ -259,3 +259,23 @@ fn the_account_has_user_project_and_domains_and_no_secret() {
         assert_eq!(login.account(), account, "{conf}");
     }
 }
+
+#[test]
+fn the_keys_of_a_login_are_those_that_are_set() {
+    for (conf, keys) in [
+        (format!("{USER}tenant-id = p"), "username, password"),
+        ("user-id = u\npassword = hunter2\ntenant-id = p".to_owned(), "user-id, password"),
+        (
+            "application-credential-id = a\napplication-credential-secret = hunter2".to_owned(),
+            "application-credential-id, application-credential-secret",
+        ),
+        (format!("{USER}trust-id = t"), "trust-id, username, password"),
+        ("token = hunter2\ntenant-id = t".to_owned(), "token"),
+    ] {
+        let (login, _) = login(&format!("{URL}{conf}"));
+        let login = Login { file: Some("/etc/cloud.conf".to_owned()), ..login };
+        let account = login.account();
+        assert!(account.ends_with(&format!("; [Global] {keys} of /etc/cloud.conf")), "{account}");
+        assert!(!account.contains("hunter2"), "{account}");
+    }
+}
