@@ -18,7 +18,8 @@ pub(super) const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
 pub(super) const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
     [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
 /// Settings of listeners, pools and monitors: the field, and the annotation's name. Octavia's error has the value.
-const KEYS_OF_PARTS: [(&str, &str); 10] = [
+const KEYS_OF_PARTS: [(&str, &str); 11] = [
+    ("subnet_id", "member-subnet-id"),
     ("connection_limit", "connection-limit"),
     ("timeout_client_data", "timeout-client-data"),
     ("timeout_member_connect", "timeout-member-connect"),
@@ -44,7 +45,9 @@ pub(super) fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]
     let fix = |key: &str| format!("correct {key}, in the annotation {PREFIX}{key} or in cloud.conf");
     for (field, key) in keys {
         let Some(value) = value(field) else { continue };
-        if is_missing && text.contains(value) || text.contains(&format!("field/attribute {field}.")) {
+        // Octavia, Neutron.
+        let is_odd = [format!("field/attribute {field}."), format!("Invalid input for {field}.")];
+        if is_missing && text.contains(value) || is_odd.iter().any(|words| text.contains(words)) {
             return error.wrap(fix(key));
         }
         if INVALID.iter().any(|(of, words)| of == field && text.contains(words)) {

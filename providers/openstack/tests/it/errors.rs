@@ -213,6 +213,15 @@ async fn what_octavia_does_not_have_is_named_with_its_key(scene: &mut Scene) {
         let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
         assert!(error.starts_with(&fix) && error.contains(value) && error.contains(says), "{error}");
     }
+    // Octavia and Neutron name the field.
+    for key in ["member-subnet-id", "floating-network-id"] {
+        let mut lost = service("lost", &[(80, 30080)], json!({}));
+        set(&mut lost, key, "x y");
+        let error = scene.refused(&mut lost).await;
+        assert!(error.contains(&format!("loadbalancer.openstack.org/{key}")) && error.contains("x y"), "{error}");
+        scene.delete(&mut lost).await;
+    }
+    let _ = scene.simulation().take_violations();
     scene.configure("[LoadBalancer]\nlb-provider = f5\n").await;
     let error = scene.refused(&mut web()).await;
     let fix = "correct lb-provider in [LoadBalancer] of cloud.conf: ";

@@ -54,7 +54,8 @@ pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check>
 }
 
 fn roles(roles: &[String], project: &str) -> Check {
-    let has = |role: &str| roles.iter().any(|one| one == role);
+    // As the policies of OpenStack compare them.
+    let has = |role: &str| roles.iter().any(|one| one.eq_ignore_ascii_case(role));
     let text = format!("the login has the roles {}", roles.join(", "));
     if project.is_empty() {
         let fix = "set tenant-id or tenant-name in section [Global] of cloud.conf";
@@ -66,13 +67,14 @@ fn roles(roles: &[String], project: &str) -> Check {
     }
     let fix = "where the default policies are in use, give it the role member, with load-balancer_member for Octavia";
     let only_observes = has("load-balancer_observer") && !has("load-balancer_member");
-    match has("member") || has("load-balancer_member") {
+    let changes = if has("load-balancer_member") { "changes load balancers alone" } else { "changes nothing" };
+    match has("member") {
         true if only_observes => {
             let text = format!("{text}: with older policies of Octavia it reads load balancers, and changes none");
             Check::warning(CHECK, "login", text, fix)
         }
         true => Check::good(CHECK, "login", text),
-        false => Check::warning(CHECK, "login", format!("{text}, without member: it reads, and changes nothing"), fix),
+        false => Check::warning(CHECK, "login", format!("{text}, without member: it reads, and {changes}"), fix),
     }
 }
 
@@ -124,11 +126,15 @@ mod tests {
     fn a_member_of_a_project_is_what_the_program_needs() {
         for (names, project, expected) in [
             (&["member", "reader"][..], "p", Severity::Info),
-            (&["load-balancer_member"], "p", Severity::Info),
+            (&["Member"], "p", Severity::Info),
+            (&["Member", "Load-Balancer_Observer"], "p", Severity::Warning),
+            (&["load-balancer_member"], "p", Severity::Warning),
+            (&["member", "load-balancer_member", "load-balancer_observer"], "p", Severity::Info),
             (&["member", "load-balancer_observer"], "p", Severity::Warning),
             (&["member"], "", Severity::Warning),
             (&["reader"], "p", Severity::Warning),
             (&["admin", "member"], "p", Severity::Warning),
+            (&["Admin", "member"], "p", Severity::Warning),
         ] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(roles(&names, project).severity, expected, "{names:?} {project:?}");
