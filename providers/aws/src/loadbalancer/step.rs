@@ -53,8 +53,8 @@ pub(crate) enum Besides {
 pub(crate) struct Room {
     /// Nobody needs them.
     pub(crate) surplus: Vec<Rule>,
-    /// Those for "fragmentation needed", without which clients are served.
-    pub(crate) mtu: Vec<Rule>,
+    /// Those for "fragmentation needed", without which clients are served, and of ports that do not fit whole.
+    pub(crate) spare: Vec<Rule>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

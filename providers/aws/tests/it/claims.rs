@@ -448,7 +448,7 @@ async fn a_deletion_that_is_blocked_for_ever_is_reported_after_ten_minutes_and_a
 }
 
 #[tokio::test]
-async fn a_full_security_group_takes_the_ports_that_fit() {
+async fn a_full_security_group_takes_the_ports_that_fit_and_clients_of_others() {
     let bed = Bed::start("");
     let nodes = bed.network.node_group.clone();
     bed.aws.change(|options| options.limits.rules_per_group = 5);
@@ -461,9 +461,9 @@ async fn a_full_security_group_takes_the_ports_that_fit() {
         }),
     );
     let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
-    assert!(error.contains(&nodes) && error.contains("no room for tcp 31081 from 10.0.0.0/8"), "{error}");
-    // Two networks of clients and two of health checks for one port.
-    assert_eq!(rules(&bed, &nodes), 4);
+    assert!(error.contains(&nodes) && error.contains("no room for tcp 31081 from 192.168.0.0/16"), "{error}");
+    // Two networks of clients and two of health checks for one port, and a client of the next one.
+    assert_eq!(rules(&bed, &nodes), 5);
     assert_eq!(bed.hosts(), [3, 3, 3]);
 }
 

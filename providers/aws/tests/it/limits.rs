@@ -66,7 +66,7 @@ async fn forty_source_ranges_of_a_full_group_are_replaced_by_forty_others() {
 
 /// The writes of all Services, and the changes of the group, come one after the other.
 #[tokio::test]
-async fn a_group_without_any_room_costs_each_service_two_refusals() {
+async fn a_group_without_any_room_costs_each_service_four_refusals() {
     let bed = Bed::start("");
     bed.aws.change(|options| options.limits.rules_per_group = 5);
     let foreign = |number: i64| model::Rule {
@@ -88,14 +88,14 @@ async fn a_group_without_any_room_costs_each_service_two_refusals() {
         let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
         assert!(error.contains("no room for") && error.contains(&bed.network.node_group), "{error}");
         let refused = bed.writes(mark).iter().filter(|write| *write == "AuthorizeSecurityGroupIngress").count();
-        assert!(refused <= 2, "{name}: {refused}");
+        assert!(refused <= 4, "{name}: {refused}");
         bed.aws.clock().step(Duration::from_secs(60));
     }
-    // Somebody makes room, but not enough for a port.
+    // Somebody makes room, but not enough for a port: for single clients.
     bed.aws.world(|world| drop(world.ec2.groups.get_mut(&bed.network.node_group).unwrap().ingress.drain(..3)));
     let web = service("a", &[("type", "nlb")], &[(80, 31080)], json!({"loadBalancerSourceRanges": ranges}));
     process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
-    assert_eq!(at_nodes(&bed).len(), 2);
+    assert_eq!(at_nodes(&bed).len(), 5);
 }
 
 /// The rules of the nodes' group as text, without those that name a group.
@@ -123,7 +123,7 @@ async fn a_service_that_does_not_fit_takes_no_room_from_the_others() {
     let process = bed.process().await;
     let many = with_ranges("many", &[(80, 31080), (443, 31443)], 28);
     let error = process.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err().to_string();
-    assert!(error.contains("no room for tcp 31443 from 10.0.0.0/16"), "{error}");
+    assert!(error.contains("no room for tcp 31443 from 10.27.0.0/16"), "{error}");
     let rules = at_nodes(&bed);
     assert_eq!(count(&rules, "tcp 31080"), 30, "{rules:?}");
     assert_eq!(rules.len(), 30, "{rules:?}");
@@ -132,7 +132,8 @@ async fn a_service_that_does_not_fit_takes_no_room_from_the_others() {
     bed.ensure(&*process, &clb).await;
     let rules = at_nodes(&bed);
     assert!(rules.contains(&"tcp 31081 0.0.0.0/0".to_owned()), "{rules:?}");
-    assert!(rules.contains(&"icmp 3 0.0.0.0/0".to_owned()), "{rules:?}");
+    assert_eq!(bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.len()), 50);
+    assert_eq!(count(&rules, "tcp 31443"), 18, "{rules:?}");
     let mark = bed.aws.mark();
     for service in [&web, &clb, &many] {
         bed.aws.clock().step(Duration::from_secs(60));
@@ -149,7 +150,7 @@ fn count(rules: &[String], start: &str) -> usize {
 
 /// The health checks of local traffic are on a port of their own, which all ports need.
 #[tokio::test]
-async fn a_port_is_not_opened_without_the_health_checks_of_another_port() {
+async fn the_health_checks_of_another_port_make_a_port_whole_and_come_after_clients() {
     let bed = Bed::start("");
     bed.aws.change(|options| options.limits.rules_per_group = 29);
     let mut many = with_ranges("many", &[(80, 31080), (443, 31443)], 28);
@@ -161,8 +162,39 @@ async fn a_port_is_not_opened_without_the_health_checks_of_another_port() {
     bed.aws.change(|options| options.limits.rules_per_group = 31);
     bed.aws.clock().step(Duration::from_secs(60));
     bed.process().await.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err();
-    let rules = at_nodes(&bed);
-    assert_eq!((count(&rules, "tcp 31080"), count(&rules, "tcp 32000"), rules.len()), (28, 2, 30), "{rules:?}");
+    assert_eq!(counts(), [28, 1, 2]);
+}
+
+#[tokio::test]
+async fn clients_come_before_health_checks_where_no_port_fits_whole() {
+    let ports = [(80, 31080), (81, 31081), (82, 31082)];
+    let clients = ["31080", "31081", "31082"];
+    // Each port has two networks of clients and two of health checks.
+    for (room, expected, checks) in [(1, [1, 0, 0], 0), (3, [2, 1, 0], 0), (7, [2, 2, 1], 2), (9, [2, 2, 1], 4)] {
+        let bed = Bed::start("");
+        bed.aws.change(|options| options.limits.rules_per_group = room);
+        let web = with_ranges("web", &ports, 2);
+        let process = bed.process().await;
+        for _ in 0..2 {
+            process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+            let rules = at_nodes(&bed);
+            let open = clients.map(|port| rules.iter().filter(|rule| is_client(rule, port)).count());
+            assert_eq!((open, rules.len()), (expected, room), "{rules:?}");
+            assert_eq!(rules.len() - open.iter().sum::<usize>(), checks, "{rules:?}");
+            bed.aws.clock().step(Duration::from_secs(60));
+        }
+        // With room, it is complete.
+        bed.aws.change(|options| options.limits.rules_per_group = 60);
+        bed.ensure(&*process, &web).await;
+        assert_eq!(count(&at_nodes(&bed), "tcp"), 12, "{room}");
+        bed.delete(&*process, &web).await;
+        assert_eq!(at_nodes(&bed), [""; 0]);
+        bed.check();
+    }
+}
+
+fn is_client(rule: &str, port: &str) -> bool {
+    rule.contains(port) && rule.contains(" 10.") && rule.ends_with(".0.0/16")
 }
 
 #[tokio::test]
@@ -199,7 +231,10 @@ async fn rules_for_fragmentation_needed_stay_if_the_clients_do_not_fit_without_t
     let before = at_nodes(&bed);
     let mark = bed.aws.mark();
     process.ensure(CLUSTER, &with_ranges("web", &[(80, 31081)], 9), &bed.nodes).await.unwrap_err();
-    assert_eq!(at_nodes(&bed), before);
+    // The clients for whom there is room, and no health check.
+    let rules = at_nodes(&bed);
+    assert!(before.iter().all(|rule| rules.contains(rule)), "{rules:?}");
+    assert_eq!((count(&rules, "tcp 31081"), rules.len()), (6, 12), "{rules:?}");
     assert!(!bed.writes(mark).contains(&"RevokeSecurityGroupIngress".to_owned()));
     bed.check();
 }

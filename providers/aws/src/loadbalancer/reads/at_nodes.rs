@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{LONG, SETTLED};
+use crate::client::Id;
 use crate::client::write::Ec2Write;
+use crate::loadbalancer::rules::Port;
 use crate::loadbalancer::rules::shared::Recent;
 
 #[derive(Debug)]
@@ -20,11 +22,14 @@ pub(in crate::loadbalancer) struct AtNodes {
     written: Mutex<Vec<(Instant, String, Ec2Write, bool)>>,
     /// The ports that network balancers check, by their names.
     probed: Mutex<BTreeMap<String, (Instant, BTreeSet<i32>)>>,
+    /// The ports for which a full group has not all rules, by group and balancer.
+    incomplete: Mutex<BTreeMap<(Id, String), BTreeSet<Port>>>,
 }
 
 impl AtNodes {
     pub(super) fn new(cluster: Cluster) -> Self {
-        Self { cluster, turns: Semaphore::new(1), written: Mutex::default(), probed: Mutex::default() }
+        let (written, probed, incomplete) = Default::default();
+        Self { cluster, turns: Semaphore::new(1), written, probed, incomplete }
     }
 
     /// Waits for other changes to finish. The write's deadline bounds the wait.
@@ -63,6 +68,23 @@ impl AtNodes {
         let mut probed = self.probed.lock();
         probed.retain(|name, (at, _)| name != balancer && now.saturating_duration_since(*at) < LONG);
         probed.extend(ports.map(|ports| (balancer.to_owned(), (now, ports))));
+    }
+
+    /// Records the ports of a balancer for which the group has not all rules: those that it has make room for others.
+    pub(in crate::loadbalancer) fn incomplete(&self, group: &Id, balancer: &str, ports: BTreeSet<Port>) {
+        let (mut incomplete, key) = (self.incomplete.lock(), (group.clone(), balancer.to_owned()));
+        if ports.is_empty() { drop(incomplete.remove(&key)) } else { drop(incomplete.insert(key, ports)) }
+    }
+
+    /// The ports for which a group has not all rules, by balancer.
+    pub(in crate::loadbalancer) fn all_incomplete(
+        &self,
+        group: &Id,
+        except: Option<&str>,
+    ) -> BTreeMap<String, BTreeSet<Port>> {
+        let incomplete = self.incomplete.lock();
+        let of_group = incomplete.iter().filter(|((of, name), _)| of == group && except != Some(&**name));
+        of_group.map(|((_, name), ports)| (name.clone(), ports.clone())).collect()
     }
 
     pub(in crate::loadbalancer) fn probed(&self) -> BTreeMap<String, BTreeSet<i32>> {

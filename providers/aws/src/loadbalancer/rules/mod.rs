@@ -98,6 +98,13 @@ impl Rule {
     }
 }
 
+/// A range of ports, whatever the protocol: health checks of UDP ports use TCP.
+pub(crate) type Port = (Option<i32>, Option<i32>);
+
+pub(crate) fn port(rule: &Rule) -> Port {
+    (rule.from_port, rule.to_port)
+}
+
 /// The network in canonical form; unparsable text stays as it is.
 fn network(cidr: &str) -> String {
     cidr.parse::<IpNet>().map_or_else(|_| cidr.to_owned(), |net| net.trunc().to_string())

@@ -1,16 +1,17 @@
 //! Objects that are full: what fits is written, and the error names the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::split_refused;
 use ccm_provider::{Finding, ProviderError};
+use parking_lot::Mutex;
 
 use super::{Outputs, send, targets};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{self, ApiError, Id, Write};
 use crate::loadbalancer::reads::Reads;
 use crate::loadbalancer::rules::shared::HEALTH;
-use crate::loadbalancer::rules::{Rule, join, split};
+use crate::loadbalancer::rules::{Port, Rule, join, port, split};
 use crate::loadbalancer::step::{Besides, Room, Step};
 use crate::loadbalancer::wanted::first_few;
 
@@ -47,14 +48,14 @@ struct FullGroup<'a> {
     group: &'a Id,
     reads: &'a Reads,
     /// Its rules that make room for others.
-    mtu: Vec<Rule>,
+    spare: Vec<Rule>,
     /// The smallest number of rules for which there was no room since some were closed.
     refused: usize,
     last: ApiError,
 }
 
-/// Opens rules of a full group after its surplus rules are closed: those of each port if all of them fit, and if all ports
-/// fit those for "fragmentation needed".
+/// Opens rules of a full group after its surplus rules are closed: those of each port if all of them fit, then those for
+/// clients alone, and if all fit those for "fragmentation needed".
 pub(super) async fn rules(
     step: &Step,
     write: &Write,
@@ -65,33 +66,34 @@ pub(super) async fn rules(
     let Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) = write else {
         return Err(full.into());
     };
-    let Room { surplus, mtu } = match &step.besides {
+    let shared = if let Besides::Shared(rules) = &step.besides { Some(&**rules) } else { None };
+    let Room { surplus, spare } = match &step.besides {
         Besides::Room(room) => room.clone(),
-        Besides::Shared(rules) => super::room_at_nodes(rules, group, reads).await?,
-        _ => Room::default(),
+        _ => super::room_at_nodes(shared, group, reads).await?,
     };
     let wanted = split(permissions);
-    let mut full = FullGroup { group, reads, mtu, refused: wanted.len(), last: full };
+    let mut full = FullGroup { group, reads, spare, refused: wanted.len(), last: full };
     full.close(surplus).await?;
     let (mtu, serving): (Vec<Rule>, Vec<Rule>) = wanted.into_iter().partition(Rule::is_icmp);
-    let (mut checks, ports) = ports(serving);
+    let of_clients = shared.map_or(&*serving, |rules| &*rules.wanted).iter().filter(|rule| !is_check(rule));
+    let (mut checks, ports) = ports(&serving, &of_clients.map(port).collect());
     let mut left = Vec::new();
     for port in ports {
         let whole: Vec<Rule> = port.iter().chain(&checks).cloned().collect();
         match full.open_whole(&whole).await? {
             true => checks.clear(),
-            false => left.extend(port),
+            false => left.push(port),
         }
     }
-    left.extend(checks);
+    if let Some(rules) = shared.filter(|_| !left.is_empty()) {
+        let ports = left.iter().flatten().map(port).collect();
+        reads.at_nodes.incomplete(group, rules.balancer(), ports);
+    }
+    let left = full.open_some(left, checks).await?;
     let no_room = |left: &[Rule]| {
         format!("security group {group} has no room for {}: remove rules or raise the quota", texts(left))
     };
     if !left.is_empty() {
-        // What is closed to clients says it all.
-        if !left.iter().all(is_check) {
-            left.retain(|rule| !is_check(rule));
-        }
         return Err(ProviderError::from(full.last).wrap(no_room(&left)));
     }
     if !full.open(&mtu).await? {
@@ -110,18 +112,22 @@ fn is_check(rule: &Rule) -> bool {
     rule.description.contains(HEALTH)
 }
 
-/// The rules that serve only together: those for the clients of a port and for its health checks. First, the health checks
-/// of another port, which all ports need.
-fn ports(rules: Vec<Rule>) -> (Vec<Rule>, Vec<Vec<Rule>>) {
-    let mut ports = BTreeMap::<_, Vec<Rule>>::new();
+/// The rules for the clients of each port and for its health checks. First, the health checks of another port, which all
+/// ports need; if the clients of a port are let in already, there is one that needs nothing else.
+fn ports(rules: &[Rule], of_clients: &BTreeSet<Port>) -> (Vec<Rule>, Vec<Vec<Rule>>) {
+    let mut ports = BTreeMap::<Port, Vec<Rule>>::new();
     for rule in rules {
-        ports.entry((rule.from_port, rule.to_port)).or_default().push(rule);
+        ports.entry(port(rule)).or_default().push(rule.clone());
     }
-    let (checks, mut ports): (Vec<_>, Vec<_>) = ports.into_values().partition(|port| port.iter().all(is_check));
-    if ports.is_empty() {
-        ports.push(Vec::new());
+    let is_open = of_clients.iter().any(|port| ports.get(port).is_none_or(|rules| rules.iter().all(is_check)));
+    let (mut checks, mut all) = (Vec::new(), Vec::new());
+    for (port, rules) in ports {
+        if of_clients.contains(&port) { all.push(rules) } else { checks.extend(rules) }
     }
-    (checks.into_iter().flatten().collect(), ports)
+    if is_open && !checks.is_empty() {
+        all.insert(0, Vec::new());
+    }
+    (checks, all)
 }
 
 impl FullGroup<'_> {
@@ -131,13 +137,43 @@ impl FullGroup<'_> {
             return Ok(true);
         }
         // The first ones show whether it is.
-        let (first, rest) = rules.split_at(rules.len().saturating_sub(self.mtu.len()));
+        let (first, rest) = rules.split_at(rules.len().saturating_sub(self.spare.len()));
         if rest.is_empty() || !self.open(first).await? {
             return Ok(false);
         }
-        let room = self.mtu.drain(..rest.len()).collect();
+        let room = self.spare.drain(..rest.len()).collect();
         self.close(room).await?;
         self.open(rest).await
+    }
+
+    /// Opens what fits of ports that do not fit whole: the clients of a port, then single ones, then health checks.
+    /// Returns what does not fit; what is closed to clients says it all.
+    async fn open_some(&mut self, ports: Vec<Vec<Rule>>, checks: Vec<Rule>) -> Result<Vec<Rule>, ProviderError> {
+        let (mut all_checks, mut single) = (checks, Vec::new());
+        for port in ports {
+            let (checks, clients): (Vec<Rule>, Vec<Rule>) = port.into_iter().partition(is_check);
+            all_checks.extend(checks);
+            if !self.open(&clients).await? {
+                single.extend(clients);
+            }
+        }
+        let left = self.open_first(single).await?;
+        if left.is_empty() { self.open_first(all_checks).await } else { Ok(left) }
+    }
+
+    /// Opens the first of the rules, as many as there is room for. Returns the others.
+    async fn open_first(&mut self, mut rules: Vec<Rule>) -> Result<Vec<Rule>, ProviderError> {
+        let mut count = 1;
+        while !rules.is_empty() && count > 0 {
+            count = count.min(rules.len());
+            if self.open(rules.get(..count).unwrap_or_default()).await? {
+                rules.drain(..count);
+                count *= 2;
+            } else {
+                count /= 2;
+            }
+        }
+        Ok(rules)
     }
 
     /// Opens all of the rules; `false`: there is no room.
@@ -146,7 +182,9 @@ impl FullGroup<'_> {
             return Ok(rules.is_empty());
         }
         let mut answer = self.authorize(rules).await;
-        if answer.as_ref().is_err_and(|error| error.is(&["InvalidPermission.Duplicate"])) {
+        if answer.is_ok() {
+            self.refused -= rules.len();
+        } else if answer.as_ref().is_err_and(|error| error.is(&["InvalidPermission.Duplicate"])) {
             // One that exists takes no room.
             for rule in rules {
                 answer = self.authorize(std::slice::from_ref(rule)).await;
@@ -199,9 +237,22 @@ pub(super) async fn targets(
         Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }) => instances.clone(),
         _ => return Err(ProviderError::bug("not the registration of targets")),
     };
+    // One target that a full group refuses shows that there is no room for the others.
+    let full = &Mutex::new(None::<ApiError>);
     let register = |ids: Vec<String>| {
         let part = targets::only(write.clone(), &ids);
-        async move { send(&part, reads).await }
+        async move {
+            if let Some(error) = full.lock().clone() {
+                return Err(error);
+            }
+            let answer = send(&part, reads).await;
+            if let (1, Err(error)) = (ids.len(), &answer)
+                && error.is(&["TooManyTargets"])
+            {
+                *full.lock() = Some(error.clone());
+            }
+            answer
+        }
     };
     let is_unfit = |error: &ApiError| error.is(UNFIT);
     let is_refused = |error: &ApiError| concerns_some_targets(&write, error);

@@ -10,7 +10,7 @@ mod targets;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use super::neighbors;
 use super::observed::Neighbors;
 use super::plan::security_groups::steps;
 use super::reads::Reads;
-use super::rules::shared::{Change, MTU, SharedRules};
-use super::rules::{Rule, split};
+use super::rules::shared::{Change, MTU, SharedRules, is_for};
+use super::rules::{Rule, port, split};
 use super::step::{Besides, Room, Step};
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, SecurityGroup, Source};
@@ -164,6 +164,9 @@ async fn at_nodes(
             answer => answer?,
         }
     }
+    if opens || rules.wanted.is_empty() {
+        reads.at_nodes.incomplete(group, rules.balancer(), BTreeSet::new());
+    }
     Ok(())
 }
 
@@ -183,18 +186,24 @@ fn among(rules: &SharedRules, group: &SecurityGroup, known: Option<Neighbors>, r
     Some(rules.among(known).change_now(group, false, &recent))
 }
 
-/// The rules of a full node group that may be closed to make room.
-async fn room_at_nodes(rules: &SharedRules, group: &Id, reads: &Reads) -> Result<Room, ProviderError> {
+/// The rules of a full group that may be closed to make room; with `rules` also those that their balancer gives up.
+async fn room_at_nodes(rules: Option<&SharedRules>, group: &Id, reads: &Reads) -> Result<Room, ProviderError> {
     let found = of_read(reads.api.security_groups(&Query::by("group-id", group.known())).await)?;
-    let Some(group) = found.first() else { return Ok(Room::default()) };
-    let change = match among(rules, group, None, reads) {
-        Some(change) => Some(change),
-        None => among(rules, group, Some(neighbors_of(rules, reads).await?), reads),
+    let Some(found) = found.first() else { return Ok(Room::default()) };
+    let surplus = match rules.map(|rules| (rules, among(rules, found, None, reads))) {
+        None => Vec::new(),
+        Some((_, Some(change))) => change.close,
+        Some((rules, None)) => {
+            among(rules, found, Some(neighbors_of(rules, reads).await?), reads).unwrap_or_default().close
+        }
     };
-    let surplus = change.unwrap_or_default().close;
-    let is_mtu = |rule: &Rule| rule.description == MTU && !surplus.contains(rule);
-    let mtu = split(&group.ingress).into_iter().filter(is_mtu).collect();
-    Ok(Room { surplus, mtu })
+    let incomplete = reads.at_nodes.all_incomplete(group, rules.map(SharedRules::balancer));
+    let is_incomplete =
+        |rule: &&Rule| incomplete.iter().any(|(name, ports)| is_for(rule, name) && ports.contains(&port(rule)));
+    let found = split(&found.ingress);
+    let spare = found.iter().filter(|rule| rule.description == MTU).chain(found.iter().filter(is_incomplete));
+    let spare = spare.filter(|rule| !surplus.contains(rule)).cloned().collect();
+    Ok(Room { surplus, spare })
 }
 
 fn is_description(write: &Write) -> bool {

@@ -20,7 +20,7 @@ pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], rea
     let closed = by_users.into_iter().filter(|rule| !has_port(wanted, rule) || has_port(&old, rule));
     old.extend(closed.collect::<Vec<_>>());
     let mtu = found.iter().filter(|rule| rule.is_icmp() && !is_users(rule) && !old.contains(rule)).cloned().collect();
-    let room = Besides::Room(Room { surplus: old.clone(), mtu });
+    let room = Besides::Room(Room { surplus: old.clone(), spare: mtu });
     let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
     let closed = revoke(group, old, "the Service doesn't ask for it");
     opened.into_iter().chain(closed).collect()

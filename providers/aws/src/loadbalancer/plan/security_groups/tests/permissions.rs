@@ -94,7 +94,7 @@ fn what_users_have_opened_makes_no_room() {
     let (clients, mtu) = (port(80, "10.0.0.0/8"), Rule::too_big(v4("10.0.0.0/8")));
     let found = join(vec![clients.clone(), mtu.clone(), of_users]);
     let steps = set_exactly(&Id::from("sg-1"), &found, &[clients, mtu.clone(), port(443, "10.0.0.0/8")], "of a test");
-    assert!(matches!(&steps[0].besides, Besides::Room(room) if room.mtu == [mtu]), "{:?}", steps[0].besides);
+    assert!(matches!(&steps[0].besides, Besides::Room(room) if room.spare == [mtu]), "{:?}", steps[0].besides);
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
