@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use ccm_kit::call::Meaning;
 use ccm_provider::{NodeReader, ProviderError};
-use futures::future::{OptionFuture, join_all, try_join_all};
+use futures::future::{self, OptionFuture, join_all, try_join_all};
 use futures::{FutureExt as _, TryFutureExt as _};
 
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::elbv2::{self, Which};
+use crate::client::operation::Service;
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, ApiError, Query, Write, elb};
 use crate::loadbalancer::claim::{Marks, Unread, names_another};
@@ -21,6 +22,7 @@ use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Target
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::plan::security_groups::nodes;
+use crate::loadbalancer::reads::settings::{late, with_settings};
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT, SUBNET_MAX_AGE};
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
@@ -224,11 +226,12 @@ async fn read_classic(
         Goal::Absent | Goal::Network(_) => (false, false, false),
     };
     let name = balancer.name.clone();
-    let (attributes, policies, tags) = futures::join!(
-        when(compares, reads.api.classic_attributes(&name)),
-        when((compares && proxy_protocol) || tls_policy, reads.api.classic_policies(&name)),
-        reads.classic_tags(&name, tags_age(desired)),
-    );
+    let attributes = when(compares, reads.api.classic_attributes(&name));
+    let policies = when((compares && proxy_protocol) || tls_policy, reads.api.classic_policies(&name));
+    let late =
+        || (late(Service::Elb, "DescribeLoadBalancerAttributes"), late(Service::Elb, "DescribeLoadBalancerPolicies"));
+    let tags = reads.classic_tags(&name, tags_age(desired));
+    let (tags, (attributes, policies)) = with_settings(tags, future::join(attributes, policies), late).await;
     let policies = match policies {
         // Upstream needs this permission for a TLS policy only. The other one may be created again.
         Err(error) if !tls_policy && error.meaning() == Meaning::Denied => Ok(Vec::new()),
@@ -262,16 +265,18 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
     let wants = ours && matches!(desired.goal, Goal::Network(_));
     let compares = ours && matches!(&desired.goal, Goal::Network(network) if !network.is_hosts_only());
     let of_balancer = Which::OfBalancer(arn.clone());
-    let (attributes, listeners, groups) = futures::join!(
-        when(compares, reads.api.balancer_attributes(&arn)),
-        when(wants, reads.api.listeners(&arn)),
-        when(ours, reads.api.target_groups(&of_balancer)),
-    );
-    let groups = groups?;
-    let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
-    let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
-    let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
-    let target_groups = target_groups(desired, groups, &tags, reads).await;
+    let groups = async {
+        let groups = when(ours, reads.api.target_groups(&of_balancer)).await?;
+        let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
+        let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
+        let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
+        Ok((own, target_groups(desired, groups, &tags, reads).await))
+    };
+    let needed = future::join(when(wants, reads.api.listeners(&arn)), groups);
+    let settings = when(compares, reads.api.balancer_attributes(&arn));
+    let late = || late(Service::ElbV2, "DescribeLoadBalancerAttributes");
+    let ((listeners, groups), attributes) = with_settings(needed, settings, late).await;
+    let (own, target_groups) = groups?;
     let network = Network { tags: own, ..Network::unread(balancer) };
     Ok(ReadNetwork { network, attributes, listeners, target_groups })
 }
@@ -312,10 +317,12 @@ async fn target_groups(
         Goal::Absent | Goal::Classic(_) => (false, false),
     };
     let read = groups.into_iter().map(|group| async move {
-        let (targets, attributes) = futures::join!(
+        let (targets, attributes) = with_settings(
             when(wants, reads.api.target_health(&group.arn)),
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
-        );
+            || late(Service::ElbV2, "DescribeTargetGroupAttributes"),
+        )
+        .await;
         (group, targets, attributes)
     });
     let mut all = TargetGroups::default();

@@ -6,6 +6,7 @@
 
 mod at_nodes;
 mod bulk;
+pub(super) mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
