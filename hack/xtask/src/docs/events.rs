@@ -27,20 +27,20 @@ const SOURCES: &[&str] = &[
 /// Words of the same form there: kinds of objects, fields, values, calls.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
-    "Address", "All", "Allow", "Azure", "BackendService", "Basic", "ClientIP", "ClientIp", "CloudAllocator", "Cluster",
-    "ClusterIP", "CreateRoutes", "Default", "DeleteRoutes", "Deleting", "Deny", "Disabled", "DnsRecordInUse",
-    "DoesNotExist", "Dynamic", "Election", "ExternalName", "Failed", "False", "Firewall", "Flexible", "FloatingIP",
-    "ForwardingRule", "GetLabelsForVolume", "GetLoadBalancer", "HealthCheck", "HealthMonitor", "Http",
-    "HttpHealthCheck", "Https", "IPAMFromCloud", "IPAMFromCluster", "IPAddress", "IPProtocol", "In",
-    "InMultipleLoadBalancedIgs", "Inbound", "InstanceGroup", "Instances", "Internal", "Internet", "Invalid",
-    "InvalidConfigurationRequest", "Lease", "ListRoutes", "Listener", "LoadBalancer", "Local", "Member",
-    "NetworkInterface", "NoExecute", "NoSchedule", "Node", "NodePort", "Nodes", "None", "NotIn", "OpenStack",
-    "OperationNotPermitted", "PersistentVolume", "PodRanges", "Pool", "Port", "PreferDualStack",
-    "PrivateIPAddressIsAllocated", "PrivateLinkService", "Proxy", "PublicIPAddress", "PublicIPAddressInUse",
-    "RangeAllocator", "ReconcileLoadBalancers", "RequireDualStack", "ResourceAlreadyAssociated", "Route", "Routes",
-    "ScaleSet", "ScaleSetInstance", "SecurityGroup", "SecurityGroupRule", "Service", "Shared", "SingleStack",
-    "SourceIP", "Standard", "Static", "Subnet", "SubnetIsFull", "Succeeded", "TargetPool", "Tcp", "True", "Udp",
-    "UnsupportedCertificate", "Updating",
+    "Address", "All", "AllocationIdNotFound", "Allow", "Azure", "BackendService", "Basic", "CertificateNotFound",
+    "ClientIP", "ClientIp", "CloudAllocator", "Cluster", "ClusterIP", "CreateRoutes", "Default", "DeleteRoutes",
+    "Deleting", "Deny", "Disabled", "DnsRecordInUse", "DoesNotExist", "Dynamic", "Election", "ExternalName", "Failed",
+    "False", "Firewall", "Flexible", "FloatingIP", "ForwardingRule", "GetLabelsForVolume", "GetLoadBalancer",
+    "HealthCheck", "HealthMonitor", "Http", "HttpHealthCheck", "Https", "IPAMFromCloud", "IPAMFromCluster",
+    "IPAddress", "IPProtocol", "In", "InMultipleLoadBalancedIgs", "Inbound", "InstanceGroup", "Instances", "Internal",
+    "Internet", "Invalid", "InvalidConfigurationRequest", "InvalidSecurityGroup", "InvalidSubnet", "Lease",
+    "ListRoutes", "Listener", "LoadBalancer", "Local", "Member", "NetworkInterface", "NoExecute", "NoSchedule", "Node",
+    "NodePort", "Nodes", "None", "NotIn", "OpenStack", "OperationNotPermitted", "PersistentVolume", "PodRanges",
+    "Pool", "Port", "PreferDualStack", "PrivateIPAddressIsAllocated", "PrivateLinkService", "Proxy", "PublicIPAddress",
+    "PublicIPAddressInUse", "RangeAllocator", "ReconcileLoadBalancers", "RequireDualStack",
+    "ResourceAlreadyAssociated", "Route", "Routes", "ScaleSet", "ScaleSetInstance", "SecurityGroup",
+    "SecurityGroupRule", "Service", "Shared", "SingleStack", "SourceIP", "Standard", "Static", "Subnet",
+    "SubnetIsFull", "Succeeded", "TargetPool", "Tcp", "True", "Udp", "UnsupportedCertificate", "Updating",
 ];
 
 /// The words in quotes that look like a reason.

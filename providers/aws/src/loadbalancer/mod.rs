@@ -83,11 +83,19 @@ pub(crate) struct Cloud {
 
 /// What AWS refuses for good is not sent again within this time.
 const REFUSED: Duration = Duration::from_secs(3600);
-/// The same for a refusal that a change of something else ends: an address in use, a certificate without a signature, what
-/// the account may have.
+/// The same for a refusal that a change of something else ends: an address in use, a certificate that is missing or
+/// without a signature, a subnet without free addresses, what the account may have.
 const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
-const PASSING: [&str; 4] =
-    ["InvalidConfigurationRequest", "UnsupportedCertificate", "OperationNotPermitted", "ResourceAlreadyAssociated"];
+const PASSING: [&str; 8] = [
+    "InvalidConfigurationRequest",
+    "UnsupportedCertificate",
+    "OperationNotPermitted",
+    "ResourceAlreadyAssociated",
+    "CertificateNotFound",
+    "AllocationIdNotFound",
+    "InvalidSubnet",
+    "InvalidSecurityGroup",
+];
 
 /// Delay before an instance that EC2 does not show yet is read again.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);

@@ -353,9 +353,9 @@ async fn a_refused_listener_of_a_classic_balancer_leaves_its_port_open() {
         let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
         assert_eq!(listeners[&443].certificate.as_deref(), Some(CERTIFICATE), "denied: {denied}");
         assert_eq!(listeners[&80].instance_port, 31081, "denied: {denied}");
-        // The certificate is there now. A process that had to close the port for it tries again after an hour.
+        // The certificate is there now. The process tries again after five minutes, or an hour if it had to close the port.
         bed.aws.world(|world| world.elb.add_certificate(GONE));
-        let process = if denied { bed.process().await } else { process };
+        let process = bed.process().await;
         bed.ensure(&*process, &changed).await;
         let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
         assert_eq!(listeners[&443].certificate.as_deref(), Some(GONE), "denied: {denied}");

@@ -56,8 +56,6 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Meaning::Passing, &[
         "DependencyViolation", "ResourceInUse", "OperationInProgress", "InvalidTarget",
         "HealthUnavailable", "ConcurrentTagAccess", "InvalidGroup.InUse",
-        // The named object may appear later.
-        "CertificateNotFound", "AllocationIdNotFound",
     ]),
     (Meaning::Quota, &[
         "TooManyLoadBalancers", "TooManyTargetGroups", "TooManyListeners", "TooManyTargets", "TooManyCertificates",
@@ -72,6 +70,8 @@ const TABLE: &[(Meaning, &[&str])] = &[
         "PolicyTypeNotFound", "IncompatibleProtocols", "AvailabilityZoneNotSupported",
         "VPCIdNotSpecified", "ResourceAlreadyAssociated", "FilterLimitExceeded", "NoSuchVersion",
         "OperationNotPermitted",
+        // The named object may appear, or get free addresses, later.
+        "CertificateNotFound", "AllocationIdNotFound", "InvalidSubnet", "InvalidSecurityGroup",
     ]),
     (Meaning::Unsupported, &["UnsupportedOperation", "Unsupported", "UnsupportedFeature", "InvalidAction"]),
 ];
