@@ -419,15 +419,21 @@ impl BalancerCloud for Balancers {
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
-        let unopened = outputs.unopened().len();
+        let (unopened, refusals) = (outputs.unopened().len(), outputs.refusals());
         let answer = write::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
             // Also where an object that it names does not exist, or changes just now: AWS has written nothing.
-            Err(error) if is_refusal(error) || error.class() == ErrorClass::Conflict => cloud.settling.refused(&new),
+            Err(error) if is_refusal(error) || error.class() == ErrorClass::Conflict || error.is_in_progress() => {
+                cloud.settling.refused(&new);
+            }
             Ok(()) if outputs.unopened().len() > unopened => cloud.settling.refused_icmp(&new),
             Err(_) if !keeps => {}
             _ => drop(cloud.settling.wrote(balancer, &write)),
         }
+        let again = outputs.again();
+        let all = std::iter::once(&write).chain(&again);
+        again.iter().for_each(|write| drop(cloud.settling.wrote(balancer, write)));
+        cloud.settling.refused_targets(balancer, all, &outputs.refused_after(refusals));
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());
         }

@@ -47,3 +47,28 @@ async fn a_new_leader_deletes_what_the_former_one_has_just_made() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_aws_does_not_show_yet_is_no_failure() {
+    for kind in ["nlb", "clb"] {
+        for hidden in ["load-balancer", "target-group", "security-group", "tags"] {
+            let bed = Bed::start("NLBSecurityGroupMode = Managed");
+            let process = bed.process().await;
+            let web = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
+            // The network is older.
+            bed.aws.clock().step(Duration::from_secs(60));
+            bed.aws.change(|options| options.lag = Lag::default().with(hidden, Duration::from_secs(5)));
+            let mut errors = Vec::new();
+            for _ in 0..10 {
+                match process.ensure(CLUSTER, &web, &bed.nodes).await {
+                    Ok(_) => break,
+                    Err(error) => errors.push(error),
+                }
+                bed.aws.clock().step(Duration::from_secs(2));
+            }
+            let failures: Vec<_> = errors.iter().filter(|error| !error.is_in_progress()).collect();
+            assert!(failures.is_empty() && errors.len() < 10, "{kind} {hidden}: {errors:#?}");
+            assert_eq!(bed.hosts(), [3], "{kind} {hidden}");
+        }
+    }
+}

@@ -125,8 +125,7 @@ async fn a_service_that_does_not_fit_takes_no_room_from_the_others() {
     let error = process.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err().to_string();
     assert!(error.contains("no room for tcp 31443 from 10.27.0.0/16"), "{error}");
     let rules = at_nodes(&bed);
-    assert_eq!(count(&rules, "tcp 31080"), 30, "{rules:?}");
-    assert_eq!(rules.len(), 30, "{rules:?}");
+    assert_eq!((count(&rules, "tcp 31080"), count(&rules, "tcp 31443")), (30, 20), "{rules:?}");
     let (web, clb) = (of_kind("web", "nlb", &[(80, 31081)]), of_kind("clb", "clb", &[(80, 31082)]));
     bed.ensure(&*process, &web).await;
     bed.ensure(&*process, &clb).await;
@@ -157,8 +156,9 @@ async fn the_health_checks_of_another_port_make_a_port_whole_and_come_after_clie
     many.spec.external_traffic_policy = "Local".into();
     many.spec.health_check_node_port = 32000;
     let error = bed.process().await.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err().to_string();
-    assert!(error.contains("no room for tcp 31080"), "{error}");
-    assert_eq!(at_nodes(&bed), [""; 0]);
+    assert!(error.contains("no room for tcp 31443"), "{error}");
+    let counts = || ["tcp 31080", "tcp 31443", "tcp 32000"].map(|start| count(&at_nodes(&bed), start));
+    assert_eq!(counts(), [28, 1, 0]);
     bed.aws.change(|options| options.limits.rules_per_group = 31);
     bed.aws.clock().step(Duration::from_secs(60));
     bed.process().await.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err();
@@ -351,5 +351,78 @@ async fn one_refused_name_among_many_balancers_fails_alone() {
             let all = counts.iter().filter(|count| **count == bed.nodes.len()).count();
             assert_eq!(all, services.len() - 1, "{kind} {action}: {counts:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_full_target_group_takes_as_many_of_many_nodes_as_fit() {
+    for (quota, nodes) in [(4, 60), (103, 180)] {
+        let mut bed = Bed::start("");
+        bed.add_nodes(nodes - 3);
+        bed.aws.change(|options| options.limits.targets_per_group = quota);
+        let process = bed.process().await;
+        let web = of_kind("web", "nlb", &[(80, 31080)]);
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("as target"), "{error}");
+        assert_eq!(bed.hosts(), [quota], "{nodes} nodes");
+        assert!(registrations(&bed, 0) <= 16, "{} calls", registrations(&bed, 0));
+    }
+}
+
+fn registrations(bed: &Bed, mark: u64) -> usize {
+    let registers = |write: &String| ["RegisterTargets", "RegisterInstancesWithLoadBalancer"].contains(&&**write);
+    bed.writes(mark).into_iter().filter(registers).count()
+}
+
+#[tokio::test]
+async fn a_refused_registration_is_sent_again_after_a_minute_or_for_other_nodes() {
+    for (kind, service, action) in
+        [("nlb", "elbv2", "RegisterTargets"), ("clb", "elb", "RegisterInstancesWithLoadBalancer")]
+    {
+        let mut bed = Bed::start("");
+        let refused = Rule::every(code("ValidationError", "as the test says")).on(service, action);
+        bed.aws.fault(refused);
+        let process = bed.process().await;
+        let web = of_kind("web", kind, &[(80, 31080), (81, 31081)]);
+        process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+        let first = registrations(&bed, 0);
+        let mark = bed.aws.mark();
+        for _ in 0..4 {
+            bed.aws.clock().step(Duration::from_secs(12));
+            let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains("as target: as the test says"), "{kind}: {error}");
+        }
+        assert_eq!(registrations(&bed, mark), 0, "{kind}");
+        bed.add_nodes(1);
+        process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+        assert!(registrations(&bed, mark) >= first, "{kind}");
+        bed.aws.faults(Faults::clear);
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.ensure(&*process, &web).await;
+        assert!(bed.hosts().iter().all(|count| *count == 4), "{kind}");
+        bed.check();
+    }
+}
+
+/// The new instance is registered first, so that the balancer is never without one.
+#[tokio::test]
+async fn a_full_classic_balancer_takes_a_new_instance_when_another_leaves() {
+    for is_update in [true, false] {
+        let mut bed = Bed::start("");
+        bed.aws.change(|options| options.limits.classic_instances = 3);
+        let process = bed.process().await;
+        let web = of_kind("web", "clb", &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.add_nodes(1);
+        bed.nodes.remove(0);
+        bed.aws.clock().step(Duration::from_secs(60));
+        match is_update {
+            true => process.update(CLUSTER, &web, &bed.nodes).await.unwrap(),
+            false => drop(process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap()),
+        }
+        let new = bed.nodes[2].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        let instances = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().instances.clone());
+        assert!(instances.len() == 3 && instances.contains(&new), "{instances:?}");
+        assert_eq!(registrations(&bed, 0), 3);
     }
 }

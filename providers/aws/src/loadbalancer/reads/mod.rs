@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::env::Env;
 use super::marks::{Marks, Unread};
+use super::write::Refused;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::elbv2::Which;
 use crate::client::operation::{Operation, Service};
@@ -89,6 +90,10 @@ pub(crate) struct Reads {
     remembered: Mutex<Remembered>,
     /// Balancers and target groups that this process created, by name.
     created: Journal<String>,
+    /// The names, IDs and ARNs of what AWS has accepted to create.
+    made: Journal<String>,
+    /// The targets that were refused because of a quota, by target group or balancer.
+    refused: Mutex<BTreeMap<(String, String), (std::time::Instant, Refused)>>,
     /// Classic balancers that this process deletes, which AWS may still show.
     deleted: Journal<String>,
     /// The security groups that this process has given to classic balancers, by name.
@@ -155,6 +160,8 @@ impl Reads {
             classic_balancers: cached(&api, &of_vpc, |api, _| async move { api.classic_balancers(&[]).await }.boxed()),
             at_nodes: at_nodes::AtNodes::new(cluster.clone()),
             created: Journal::new(cluster.clone(), SETTLED),
+            made: Journal::new(cluster.clone(), SETTLED),
+            refused: Mutex::default(),
             deleted: Journal::new(cluster.clone(), SETTLED),
             applied: Journal::new(cluster.clone(), SETTLED),
             cluster,
@@ -391,6 +398,39 @@ impl Reads {
         self.created.wrote([name.to_owned()]);
         self.deleted.forget(|deleted| deleted == name);
         self.applied.forget(|(applied, _)| applied == name);
+    }
+
+    /// Records that AWS has created objects with these names, IDs and ARNs.
+    pub(crate) fn made(&self, objects: impl IntoIterator<Item = String>) {
+        self.made.wrote(objects);
+    }
+
+    /// Whether AWS created the object with this name, ID or ARN for this process a moment ago.
+    pub(crate) fn is_made(&self, object: &str) -> bool {
+        self.made.hidden(|made| made == object).is_some()
+    }
+
+    /// The refusals of these targets, if all of them were refused a moment ago.
+    pub(super) fn refused_targets(&self, of: &str, ids: &[String]) -> Option<Vec<Refused>> {
+        let (now, refused) = (self.cluster.now(), self.refused.lock());
+        let recent = |id: &String| {
+            let (at, one) = refused.get(&(of.to_owned(), id.clone()))?;
+            (now.saturating_duration_since(*at) < SHORT).then(|| one.clone())
+        };
+        ids.iter().map(recent).collect()
+    }
+
+    /// Remembers the targets that do not fit.
+    pub(super) fn refuse_targets<'a>(&self, of: &str, targets: impl Iterator<Item = &'a Refused>) {
+        let (now, mut refused) = (self.cluster.now(), self.refused.lock());
+        refused.retain(|_, (at, _)| now.saturating_duration_since(*at) < SHORT);
+        let full = targets.filter(|one| one.full);
+        refused.extend(full.map(|one| ((of.to_owned(), one.id.clone()), (now, one.clone()))));
+    }
+
+    /// Forgets them, as there may be room.
+    pub(super) fn release_targets(&self, of: &str) {
+        self.refused.lock().retain(|(group, _), _| group != of);
     }
 
     /// Whether this process created the object with this name or ARN a moment ago.

@@ -79,6 +79,21 @@ impl Settling {
         self.0.forget(|effect| is_icmp(&effect.1) && new.contains(effect));
     }
 
+    /// Forgets the registration of targets that AWS refused.
+    pub(crate) fn refused_targets<'a>(
+        &self,
+        balancer: &str,
+        writes: impl Iterator<Item = &'a Write>,
+        ids: &BTreeSet<String>,
+    ) {
+        if ids.is_empty() {
+            return;
+        }
+        let left: Vec<Trace> = writes.flat_map(|write| traces(write).0).collect();
+        let is_refused = |trace: &Trace| matches!(trace, Trace::Target(_, target, true) if ids.contains(&target.id));
+        self.0.forget(|(of, trace)| of == balancer && is_refused(trace) && left.contains(trace));
+    }
+
     /// The delay of the next read, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let matters = |trace: &Trace| match trace {

@@ -23,21 +23,38 @@ use super::plan::security_groups::steps;
 use super::reads::Reads;
 use super::rules::shared::{Change, MTU, SharedRules, is_for};
 use super::rules::{Rule, port, split};
+use super::settling;
 use super::step::{Besides, Room, Step};
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, SecurityGroup, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
-use crate::client::{ApiError, Id, Made, Query, Write};
+use crate::client::{self, ApiError, Id, Made, Query, Write};
 use crate::node::identity::InstanceId;
+
+pub(in crate::loadbalancer) use targets::Refused;
 
 /// The first delay of the retry of a deletion that another object blocks; it doubles up to the second.
 const HELD: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+
+/// The answers to a write for an object that this process has just created, and that AWS does not show yet.
+const LAGGING: &[&str] = &[
+    "InvalidGroup.Duplicate",
+    "InvalidGroup.NotFound",
+    "InvalidSecurityGroup",
+    "DuplicateLoadBalancerName",
+    "DuplicateTargetGroupName",
+    "LoadBalancerNotFound",
+    "AccessPointNotFound",
+    "TargetGroupNotFound",
+];
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
-    refused: Vec<targets::Refused>,
+    refused: Vec<Refused>,
+    /// A registration that was sent again after instances had left.
+    again: Option<Write>,
     /// Rules that a full group has no room for, and without which clients are served.
     unopened: Vec<Finding>,
     /// Operations that AWS refused because of a limit of the balancer or the account, by name.
@@ -54,6 +71,20 @@ impl Outputs {
     pub(crate) fn finish(&self) -> Result<(), ProviderError> {
         let full = targets::summary(self.refused.iter().filter(|refused| refused.full));
         full.map_or(Ok(()), |message| Err(ProviderError::unknown(message)))
+    }
+
+    /// The number of refusals so far.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// The IDs of targets that were refused after the first ones.
+    pub(crate) fn refused_after(&self, first: usize) -> BTreeSet<String> {
+        self.refused.iter().skip(first).filter(|one| one.adding).map(|one| one.id.clone()).collect()
+    }
+
+    pub(crate) fn again(&mut self) -> Option<Write> {
+        self.again.take()
     }
 
     pub(crate) fn unopened(&self) -> &[Finding] {
@@ -133,6 +164,9 @@ async fn at_nodes(
     };
     let id = group.known().unwrap_or_default();
     let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
+    if opens || rules.wanted.is_empty() {
+        reads.at_nodes.incomplete(group, rules.balancer(), BTreeSet::new());
+    }
     let mut known = None;
     let (_turn, change) = loop {
         let turn = reads.at_nodes.turn().await?;
@@ -163,9 +197,6 @@ async fn at_nodes(
             }
             answer => answer?,
         }
-    }
-    if opens || rules.wanted.is_empty() {
-        reads.at_nodes.incomplete(group, rules.balancer(), BTreeSet::new());
     }
     Ok(())
 }
@@ -214,6 +245,33 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
     let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
+    let Some((of, ids, registers)) = targets::of(&write) else { return one(step, write, outputs, reads).await };
+    if registers && let Some(refused) = reads.refused_targets(&of, &ids) {
+        outputs.refused.extend(refused);
+        return Ok(());
+    }
+    let before = outputs.refused.len();
+    let is_classic = matches!(write, Write::Elb(_));
+    let answer = one(step, write, outputs, reads).await;
+    if registers {
+        reads.refuse_targets(&of, outputs.refused.iter().skip(before));
+        return answer;
+    }
+    answer?;
+    reads.release_targets(&of);
+    // Those that came may fit now.
+    let again = outputs.refused.extract_if(.., |one| is_classic && one.full);
+    let instances: Vec<String> = again.map(|one| one.id).collect();
+    if instances.is_empty() {
+        return Ok(());
+    }
+    let write = Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer: of, instances });
+    outputs.again = Some(write.clone());
+    one(step, write, outputs, reads).await
+}
+
+/// Sends a write whose IDs are known.
+async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
     let limited = [Some(write.name()), step.purpose.towards];
     if let Some(error) = limited.into_iter().flatten().find_map(|operation| outputs.exhausted.get(operation)) {
         return Err(error.clone().into());
@@ -227,6 +285,10 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
             Ok(())
         }
         Err(error) if is_so_already(&write, &error) => Ok(()),
+        Err(error) if is_lag(&write, &error, reads) => {
+            tracing::debug!(%error, "a write came too soon");
+            Err(settling::recheck(settling::AGAIN))
+        }
         // The engine waits after a missing permission.
         Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
         Err(error) if step.restore.is_some() => Err(for_good(error)),
@@ -301,6 +363,9 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     }
     let answer = reads.api.write(write).await;
     reads.wrote(write);
+    if let (Some(name), Ok(id)) = (write.creates(), &answer) {
+        reads.made(id.iter().cloned().chain([name.to_owned()]));
+    }
     match (write, &answer) {
         (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
         (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write, true),
@@ -337,6 +402,13 @@ fn is_so_already(write: &Write, error: &ApiError) -> bool {
         _ => &[],
     };
     error.is(codes)
+}
+
+/// Whether AWS does not show yet what this process has just created for a write, unless the error names another object.
+fn is_lag(write: &Write, error: &ApiError, reads: &Reads) -> bool {
+    let (made, others): (Vec<String>, Vec<String>) =
+        write.objects().into_iter().partition(|object| reads.is_made(object));
+    error.is(LAGGING) && !made.is_empty() && !others.iter().any(|object| client::names(&error.message, object))
 }
 
 fn is_one(permissions: &[Permission]) -> bool {

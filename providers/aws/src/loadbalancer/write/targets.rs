@@ -1,15 +1,16 @@
 //! Targets that AWS refuses; the others are registered without them.
 
+use crate::client::elbv2::Target;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write, names};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) id: String,
+pub(in crate::loadbalancer) struct Refused {
+    pub(in crate::loadbalancer) id: String,
     /// Whether it was being added. A target that cannot be removed is already deregistered.
     pub(super) adding: bool,
     /// Whether a quota is exhausted.
-    pub(super) full: bool,
+    pub(in crate::loadbalancer) full: bool,
     pub(super) said: String,
 }
 
@@ -33,6 +34,26 @@ pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
     let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
     let refused = ids.into_iter().filter(is_refused);
     refused.map(|id| Refused { id: id.clone(), adding, full: false, said: error.message.clone() }).collect()
+}
+
+/// The target group or balancer and the targets of a write, and whether it registers them.
+pub(super) fn of(write: &Write) -> Option<(String, Vec<String>, bool)> {
+    let ids = |targets: &[Target]| targets.iter().map(|target| target.id.clone()).collect();
+    Some(match write {
+        Write::ElbV2(ElbV2Write::RegisterTargets { target_group, targets }) => {
+            (target_group.to_string(), ids(targets), true)
+        }
+        Write::ElbV2(ElbV2Write::DeregisterTargets { target_group, targets }) => {
+            (target_group.clone(), ids(targets), false)
+        }
+        Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer, instances }) => {
+            (balancer.clone(), instances.clone(), true)
+        }
+        Write::Elb(ElbWrite::DeregisterInstancesFromLoadBalancer { balancer, instances }) => {
+            (balancer.clone(), instances.clone(), false)
+        }
+        _ => return None,
+    })
 }
 
 /// The write without the refused targets; `None` when nothing is left. Another group may have room for those that did
