@@ -182,6 +182,25 @@ async fn a_wrong_value_is_named_with_its_key() {
     assert!(unnamed.is_empty(), "{unnamed:#?}");
 }
 
+/// They are used at creation only.
+#[tokio::test]
+async fn addresses_that_cannot_be_read_do_not_stop_a_load_balancer_that_exists() {
+    let bed = Bed::start("");
+    let (process, cluster) = watched(&bed).await;
+    let web =
+        |port: i32| service("web", &[("type", "nlb"), ("private-ipv4-addresses", "x")], &[(port, 31080)], json!({}));
+    let error = process.ensure(CLUSTER, &web(80), &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("private-ipv4-addresses"), "{error}");
+    bed.ensure(&*process, &desired("web", &[("type", "nlb")])).await;
+    cluster.take_events();
+    bed.ensure(&*process, &web(81)).await;
+    let ports = bed.aws.world(|world| world.elbv2.listeners.values().map(|one| one.port).collect::<Vec<_>>());
+    assert_eq!(ports, [81]);
+    let events = cluster.take_events();
+    assert_eq!(events.iter().filter(|event| event.contains("not an IPv4 address")).count(), 1, "{events:?}");
+    bed.check();
+}
+
 /// Another controller has the Service when it is deleted.
 #[tokio::test]
 async fn a_load_balancer_that_aws_refuses_leaves_no_target_group() {

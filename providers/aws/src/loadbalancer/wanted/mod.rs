@@ -134,6 +134,8 @@ pub(crate) struct Network {
     pub(crate) allocations: Vec<String>,
     /// `private-ipv4-addresses`, one per subnet; used at creation only.
     pub(crate) private_ipv4: Vec<String>,
+    /// The error if they cannot be read: no balancer is created.
+    pub(crate) no_addresses: Option<ProviderError>,
     /// Balancer attributes that are kept equal, complete.
     pub(crate) attributes: elbv2::Attributes,
     /// `target-group-attributes`; `None` when there is no such annotation.

@@ -32,11 +32,16 @@ pub(crate) fn network(
     let health_check = health_check(service, annotations, probe)?;
     let mut findings = Vec::new();
     let ports = ports(service, annotations, &health_check, &mut findings)?;
+    let (private_ipv4, no_addresses) = match annotations.get_or_default(&PRIVATE_IPV4) {
+        Ok(addresses) => (addresses, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
     let network = Network {
         common,
         ports,
         allocations: annotations.get_or_default(&EIP_ALLOCATIONS)?,
-        private_ipv4: annotations.get_or_default(&PRIVATE_IPV4)?,
+        private_ipv4,
+        no_addresses,
         attributes: attributes(annotations)?,
         target_group_attributes: annotations.get(&TARGET_GROUP_ATTRIBUTES)?,
     };

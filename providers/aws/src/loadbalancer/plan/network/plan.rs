@@ -136,7 +136,10 @@ fn mapping_text(mapping: &SubnetMapping) -> String {
 /// AWS refuses these only after a managed group was created. An existing balancer keeps its addresses, so they do not
 /// matter to it.
 fn check_addresses(network: &Network) -> Result<(), ProviderError> {
-    let Network { common, allocations, private_ipv4, .. } = network;
+    let Network { common, allocations, private_ipv4, no_addresses, .. } = network;
+    if let Some(error) = no_addresses {
+        return Err(error.clone());
+    }
     let refuse = |key: &str, given: &[String], message: String| {
         Err(invalid(Finding::new(Severity::Error, key, message).value(given.join(","))))
     };
