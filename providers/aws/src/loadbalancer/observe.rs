@@ -142,6 +142,7 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     subnets(desired, observed, reads, env).await?;
     if nodes::gives_up_rules(desired, observed, env) {
         observed.neighbors(neighbors::read(&desired.name, &observed.subnets, reads).await?);
+        observed.node_groups = of_all_nodes(reads).await;
     }
     let going = groups_given_up(desired, observed, env);
     if !going.is_empty() {
@@ -514,6 +515,15 @@ async fn of_nodes(desired: &Wanted, observed: &Observed, reads: &Reads) -> Answe
     let attached: BTreeSet<&String> = members.values().flat_map(|member| &member.security_groups).collect();
     let missing = attached.into_iter().filter(|id| !observed.groups.contains_key(*id));
     by_filter("group-id", missing.cloned(), reads).await
+}
+
+/// The security groups of all nodes; `None` if some are not known.
+async fn of_all_nodes(reads: &Reads) -> Option<BTreeSet<String>> {
+    let nodes = reads.cluster.nodes().map(NodeReader::list)?;
+    let ids: BTreeSet<InstanceId> = nodes.iter().filter_map(|node| instance_of(node)).collect();
+    let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await.ok()?;
+    let is_known = !ids.is_empty() && ids.iter().all(|id| members.contains_key(id));
+    is_known.then(|| members.values().flat_map(|member| member.security_groups.iter().cloned()).collect())
 }
 
 /// Whether the balancer has a group other than those named and its managed one, or has its managed one although others

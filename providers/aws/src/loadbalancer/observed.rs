@@ -60,6 +60,9 @@ pub(crate) struct Observed {
     /// revoke the rules for such a group.
     #[serde(default)]
     pub(crate) shared_groups: BTreeSet<String>,
+    /// The security groups of all nodes of the cluster; `None` if not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node_groups: Option<BTreeSet<String>>,
     /// The ARNs of target groups whose targets could not be read.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unread_targets: BTreeSet<String>,

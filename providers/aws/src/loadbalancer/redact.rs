@@ -38,6 +38,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         unread_groups: _,
         unread_settings: _,
         only_address: _,
+        node_groups: _,
         unread_targets: _,
     } = observed;
     if let Some(classic) = classic {

@@ -332,3 +332,53 @@ async fn a_refused_read_before_a_rule_does_not_stand_for_the_rule() {
     bed.aws.faults(Faults::clear);
     bed.ensure(&*process, &ports(31090)).await;
 }
+
+/// This program and upstream write no description to the rule for a classic balancer.
+#[tokio::test]
+async fn a_described_rule_for_a_group_of_the_user_outlives_the_balancers_with_the_group() {
+    for goes in [true, false] {
+        let bed = Bed::start("");
+        let nodes = bed.network.node_group.clone();
+        bed.add_group(USER_GROUP, None, Vec::new());
+        let theirs = Rule { description: Some("terraform".to_owned()), ..rule("-1", None, USER_GROUP) };
+        bed.aws.world(|world| world.ec2.groups.get_mut(&nodes).unwrap().ingress.push(theirs));
+        let process = bed.process().await;
+        let web = desired("web", &[("security-groups", USER_GROUP)], 31080);
+        bed.ensure(&*process, &web).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        match goes {
+            true => bed.delete(&*process, &web).await,
+            false => drop(bed.ensure(&*process, &classic()).await),
+        }
+        let described = rules(&bed, &nodes).into_iter().filter(|rule| rule.ends_with("terraform")).count();
+        assert_eq!(described, 1, "{:?}", rules(&bed, &nodes));
+        bed.check();
+    }
+}
+
+/// Other balancers probe the port, but not in this group.
+#[tokio::test]
+async fn a_group_that_its_last_node_leaves_keeps_no_rule_for_shared_health_checks() {
+    let mut bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let second = "sg-0123456789abcdef0";
+    bed.add_group(second, Some("owned"), Vec::new());
+    bed.add_nodes(1);
+    bed.set_groups(3, &[second]);
+    let (process, cluster) = watched(&bed).await;
+    cluster.set_nodes(bed.nodes.clone());
+    let all = [desired("first", &[("type", "nlb")], 31001), desired("second", &[("type", "nlb")], 31002)];
+    for service in &all {
+        bed.ensure(&*process, service).await;
+    }
+    let probes = |bed: &Bed, group: &str| rules(bed, group).iter().filter(|rule| rule.contains("10256")).count();
+    assert_eq!((probes(&bed, &bed.network.node_group), probes(&bed, second)), (2, 2));
+    bed.nodes.pop();
+    cluster.set_nodes(bed.nodes.clone());
+    for service in &all {
+        bed.aws.clock().step(Duration::from_secs(70));
+        process.update(CLUSTER, service, &bed.nodes).await.unwrap();
+    }
+    assert_eq!(rules(&bed, second), [""; 0]);
+    assert_eq!(probes(&bed, &bed.network.node_group), 2);
+    bed.check();
+}

@@ -38,6 +38,8 @@ pub(crate) struct SharedRules {
     /// Whether only rules are revoked whose sources have changed: another rule for the same purpose has the port. Those
     /// for "fragmentation needed" too.
     pub(crate) keeps_ports: bool,
+    /// Whether no node has the group.
+    pub(crate) is_vacant: bool,
     others: BTreeMap<String, Probes>,
     own: Probes,
     living: BTreeSet<String>,
@@ -50,6 +52,7 @@ impl SharedRules {
             wanted: Vec::new(),
             closes: true,
             keeps_ports: false,
+            is_vacant: false,
             others: observed.other_balancers.clone(),
             own: observed.own_probes.clone(),
             living: observed.network_balancers.clone(),
@@ -113,7 +116,8 @@ impl SharedRules {
     /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
     /// description per rule: that of the first balancer.
     fn relabeled(&self, rule: &Rule) -> Option<Rule> {
-        let (name, _) = self.others.iter().find(|(_, probes)| probes.allows(rule))?;
+        let mut others = self.others.iter().filter(|_| !self.is_vacant);
+        let (name, _) = others.find(|(_, probes)| probes.allows(rule))?;
         Some(rule.clone().described(&format!("{HEALTH}={name}")))
     }
 }

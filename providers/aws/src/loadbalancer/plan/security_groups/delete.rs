@@ -80,11 +80,16 @@ pub(crate) fn references<'a>(to: &str, observed: &'a Observed) -> BTreeMap<&'a s
     references
 }
 
+/// Whether a rule may be the one that lets a classic balancer reach the nodes: this program and upstream describe none.
+pub(super) fn is_of_program(rule: &Rule) -> bool {
+    rule.is_all_traffic() && rule.description.is_empty()
+}
+
 /// Revokes the node rule of a user's group: only all traffic from it, and only in groups of the cluster.
 pub(crate) fn main_group_rule(group: &str, observed: &Observed, env: &Env) -> Vec<Step> {
     let mut steps = Vec::new();
     for (id, (holder, mut rules)) in references(group, observed) {
-        rules.retain(Rule::is_all_traffic);
+        rules.retain(is_of_program);
         if may_be_changed(id, env) && env.ownership.is_member(&holder.tags) {
             steps.extend(steps::revoke(&id.into(), rules, "the load balancer no longer uses that group"));
         }
@@ -96,7 +101,7 @@ pub(crate) fn main_group_rule(group: &str, observed: &Observed, env: &Env) -> Ve
 pub(crate) fn revoke_references(group: &SecurityGroup, observed: &Observed, env: &Env) -> (Vec<Step>, Vec<Finding>) {
     let (mut steps, mut findings) = (Vec::new(), Vec::new());
     for (id, (holder, rules)) in references(&group.id, observed) {
-        let ours = |rule: &Rule| env.ownership.is_member(&holder.tags) || rule.is_all_traffic();
+        let ours = |rule: &Rule| env.ownership.is_member(&holder.tags) || is_of_program(rule);
         let (revoke, stay): (Vec<_>, Vec<_>) =
             rules.into_iter().partition(|rule| may_be_changed(id, env) && ours(rule));
         steps.extend(steps::revoke(&id.into(), revoke, "the group that it lets in is about to be deleted"));

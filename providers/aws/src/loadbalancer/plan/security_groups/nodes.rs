@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ccm_provider::{Finding, ProviderError};
 
-use super::delete::{may_be_changed, references};
+use super::delete::{is_of_program, may_be_changed, references};
 use super::own::transport;
 use super::steps;
 use crate::client::ec2::{Peer, SecurityGroup};
@@ -158,7 +158,7 @@ pub(crate) fn classic(main: &Id, wanted: NodeGroups, observed: &Observed, env: &
         }
     }
     for (group, (holder, mut theirs)) in references {
-        theirs.retain(Rule::is_all_traffic);
+        theirs.retain(is_of_program);
         let is_member = env.ownership.is_member(&holder.tags);
         // Another balancer with the group may send to other nodes.
         if is_member && wanted.is_left(group) && may_be_changed(group, env) && !observed.shared_groups.contains(known) {
@@ -191,6 +191,7 @@ pub(crate) fn network(
     for group in observed.groups.values().filter(|group| may_be_changed(&group.id, env)) {
         let is_wanted = groups.ids.contains(&group.id);
         let mut rules = SharedRules::of(desired, observed);
+        rules.is_vacant = observed.node_groups.as_ref().is_some_and(|all| !all.contains(&group.id));
         if is_wanted {
             rules.wanted.clone_from(&wanted);
         }
