@@ -3,7 +3,7 @@
 //! | Request | Does |
 //! | --- | --- |
 //! | `GET /` | the URL of the endpoint, and the requests; some clouds have more than are listed here |
-//! | `GET /options`, `POST /options` | the options; a POST changes the fields that it contains |
+//! | `GET /options`, `POST /options` | the options; a POST changes the fields that it contains; null removes one, or restores its default |
 //! | `GET`, `POST`, `DELETE /faults` | the fault rules; a POST adds one or a list of them |
 //! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, with `?since=<mark>`; `DELETE /ledger` clears them |
 //! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
@@ -179,11 +179,15 @@ fn query(request: &Request, name: &str) -> u64 {
     pairs.into_iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
 }
 
-/// Merges the fields of `change` into `value`, recursively; null is an ordinary value.
+/// Merges the fields of `change` into `value`, recursively; null removes a field, which then has its default.
 fn merge(value: &mut Value, change: Value) {
     match (value, change) {
         (Value::Object(fields), Value::Object(changes)) => {
             for (key, change) in changes {
+                if change.is_null() {
+                    fields.remove(&key);
+                    continue;
+                }
                 merge(fields.entry(key).or_insert(Value::Null), change);
             }
         }

@@ -45,7 +45,7 @@ pub struct Options {
     pub wait: Duration,
     /// The maximum number of objects in a page.
     pub page: usize,
-    /// The quotas of each project by metric: `FORWARDING_RULES`, `ROUTES`, …; for regional objects the quotas of each
+    /// The quotas of each project by metric: `FORWARDING_RULES`, `ROUTES`, `STATIC_ADDRESSES`, `INTERNAL_ADDRESSES`, …; for regional objects the quotas of each
     /// region. Metrics without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
     /// Permissions that the caller lacks, by project (`*`: all projects): `compute.firewalls.create`; a trailing `*`

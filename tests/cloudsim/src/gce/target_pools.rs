@@ -92,13 +92,19 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// `POST …/targetPools/{name}/removeInstance`. `unverified`: instances that are not members are ignored.
+/// `POST …/targetPools/{name}/removeInstance`
 pub(super) fn remove(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     custom(world, call, |world, spot, body, pool| {
         let mut members = texts(pool, "instances");
-        let gone = references(body)?.into_iter().map(|(field, item)| world.key_of(item, spot, &field, "instances"));
-        let gone = gone.collect::<Result<HashSet<String>, Problem>>()?;
-        members.retain(|member| !gone.contains(unlink(member)));
+        for (field, reference) in references(body)? {
+            let key = world.key_of(reference, spot, &field, "instances")?;
+            let before = members.len();
+            members.retain(|member| unlink(member) != key);
+            if members.len() == before {
+                let text = "Instance is not currently attached to this target pool.";
+                return Err(errors::invalid("resource.instance", &link(&key), text));
+            }
+        }
         let left = if members.is_empty() { Value::Null } else { json!(members) };
         pool.insert("instances".to_owned(), left);
         Ok(())

@@ -56,7 +56,7 @@ pub(super) fn insert(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     }
     spot.name = name.to_owned();
     world.free(&spot)?;
-    world.within_quota(kind, &spot)?;
+    world.within_quota(kind, &spot, &fields)?;
     OWN.iter().for_each(|name| drop(fields.remove(*name)));
     (kind.rules.make)(world, &spot, &mut fields)?;
     world.create(kind, &spot, fields);

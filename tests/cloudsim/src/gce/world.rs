@@ -169,13 +169,17 @@ impl World {
     }
 
     /// Checks that the quota of a project, or of its region, allows one more object of a kind.
-    pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot) -> Result<(), Problem> {
-        let Some(limit) = self.options.quotas.get(kind.quota) else { return Ok(()) };
+    pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot, fields: &Fields) -> Result<(), Problem> {
+        let is_internal = |fields: &Fields| fields.get("addressType").is_some_and(|it| it == "INTERNAL");
+        let metric = if is_internal(fields) { "INTERNAL_ADDRESSES" } else { kind.quota };
+        let Some(limit) = self.options.quotas.get(metric) else { return Ok(()) };
         let same = |other: &Spot| {
             other.project == spot.project && other.scope == spot.scope && other.region() == spot.region()
         };
-        let has = self.store.all(kind.collection).filter_map(|(key, _)| Spot::parse(key)).filter(same).count();
-        if has < *limit { Ok(()) } else { Err(errors::quota(kind.quota, *limit, spot.region())) }
+        let counts = |row: &Row| is_internal(&row.shown()) == is_internal(fields);
+        let all = self.store.all(kind.collection).filter(|(_, row)| counts(row));
+        let has = all.filter_map(|(key, _)| Spot::parse(key)).filter(same).count();
+        if has < *limit { Ok(()) } else { Err(errors::quota(metric, *limit, spot.region())) }
     }
 
     /// Creates an object; adds the fields that the service sets.

@@ -280,6 +280,11 @@ fn the_admin_api_shows_and_changes() {
     assert_eq!(ask("GET", "/", "").json["endpoint"], gce.root());
     assert_eq!(ask("POST", "/options", r#"{"operation": 5000}"#).json["operation"], 5000);
     assert_eq!(gce.world(|world| world.options.operation), Duration::from_secs(5));
+    ask("POST", "/options", r#"{"quotas": {"ROUTES": 1, "NETWORKS": 2}, "operations": {"routes.insert": 5}}"#);
+    let changed =
+        ask("POST", "/options", r#"{"quotas": {"ROUTES": null}, "operations": null, "operation": null}"#).json;
+    assert_eq!((&changed["quotas"], &changed["operations"]), (&json!({"NETWORKS": 2}), &json!({})));
+    assert_eq!(ask("POST", "/options", r#"{"quotas": null, "operation": 5000}"#).json["quotas"], json!({}));
     assert_eq!(ask("GET", "/violations", "").json, json!([]));
     assert_eq!(ask("GET", "/objects", "").json[NODE]["status"], "RUNNING");
     own(&gce).send("GET", NODE, &Value::Null);

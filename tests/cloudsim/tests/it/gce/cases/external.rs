@@ -61,6 +61,12 @@ pub(super) fn all() -> Vec<Case> {
             .send("targetPools.removeInstance", POOL, members(&["n1", "n3"]))
             .call("targetPools.get", POOL)
             .is("/instances", json!([link("zones/us-central1-c/instances/n2")]))
+            .send("targetPools.removeInstance", POOL, members(&["n1"]))
+            .fails(400, "invalid")
+            .is(
+                "/error/message",
+                "Invalid value for field 'resource.instance': 'https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/instances/n1'. Instance is not currently attached to this target pool.",
+            )
             .call("targetPools.delete", POOL)
             .call("httpHealthChecks.delete", "httpHealthCheck=h"),
         case("target pools that are refused")
