@@ -305,6 +305,7 @@ impl BalancerCloud for Balancers {
     type Observed = Vec<Observation>;
     type Write = Step;
     type Made = Mutex<Outputs>;
+    const ANNOTATIONS: &'static [&'static str] = &["service.beta.kubernetes.io/"];
 
     /// A node that can be no target is no host: with only such nodes, the load balancer would be empty.
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {

@@ -123,6 +123,7 @@ impl BalancerCloud for Balancers {
     type Observed = Observed;
     type Write = Write;
     type Made = Made;
+    const ANNOTATIONS: &'static [&'static str] = &["service.beta.kubernetes.io/"];
 
     fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
         [GroupKey(GROUP.to_owned())].into()

@@ -61,7 +61,7 @@ impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
 impl<C: BalancerCloud> Engine<C> {
     /// The load balancers of `cloud`.
     pub fn new(cloud: C) -> Self {
-        let (memory, lookups) = Default::default();
+        let (memory, lookups) = (Memory::of(C::ANNOTATIONS), Lookups::default());
         Self { cloud, memory, lookups, recent: Mutex::default(), runs: AtomicU64::default() }
     }
 
@@ -454,7 +454,8 @@ pub async fn write_all<C: BalancerCloud>(
     steps: &[Step<C::Write>],
 ) -> Result<(), ProviderError> {
     let made = C::Made::default();
-    let (memory, groups, scope, parked) = (&Memory::default(), &BTreeSet::new(), &Scope::default(), BTreeMap::new());
+    let (memory, groups) = (&Memory::of(C::ANNOTATIONS), &BTreeSet::new());
+    let (scope, parked) = (&Scope::default(), BTreeMap::new());
     let run = Run { cloud, memory, work, groups, made: &made, scope, parked };
     let mut results = Results::new(work.len());
     run.steps(steps, &BTreeMap::new(), &mut results, &|_| std::future::ready(()).boxed()).await;

@@ -25,6 +25,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 #[derive(Debug)]
 pub(super) struct Memory<W> {
+    /// See [`BalancerCloud::ANNOTATIONS`](super::BalancerCloud::ANNOTATIONS).
+    annotations: &'static [&'static str],
     refused: Mutex<BTreeMap<Key, Refusal>>,
     /// By object.
     parked: Mutex<BTreeMap<String, Arc<Parked<W>>>>,
@@ -84,24 +86,41 @@ pub(super) struct Parked<W> {
     pub(super) room: Option<Room<W>>,
 }
 
-impl Request {
-    /// Members change with the nodes, and are not remembered.
-    pub(super) fn of<W>(step: &Step<W>, work: &[ServiceWork]) -> Option<Self> {
+impl<W> Memory<W> {
+    /// The request of a step. Members change with the nodes, and are not remembered.
+    pub(super) fn request(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Request> {
         let is_remembered = match step.summary.verb {
             Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
             Verb::Detach => step.part.kind == Kind::Settings,
             Verb::Delete => false,
         };
-        is_remembered.then(|| Self::new(step, work))
+        is_remembered.then(|| self.any_request(step, work))
     }
 
-    fn new<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
-        Self { key: key(step), fingerprint: fingerprint(step, work), uids: uids(step, work) }
+    fn any_request(&self, step: &Step<W>, work: &[ServiceWork]) -> Request {
+        Request { key: key(step), fingerprint: self.fingerprint(step, work), uids: uids(step, work) }
     }
 
     /// That of a deletion that makes room for the step.
-    pub(super) fn room_for<W>(step: &Step<W>, work: &[ServiceWork]) -> Self {
-        Self { key: (Verb::Delete, step.object(), step.part.clone()), ..Self::new(step, work) }
+    pub(super) fn room_for(&self, step: &Step<W>, work: &[ServiceWork]) -> Request {
+        Request { key: (Verb::Delete, step.object(), step.part.clone()), ..self.any_request(step, work) }
+    }
+
+    fn fingerprint(&self, step: &Step<W>, work: &[ServiceWork]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", step.summary).hash(&mut hasher);
+        let concerned = |place: &usize| match &step.items {
+            // The request itself shows what the Services need of a shared object.
+            Items::All => false,
+            Items::Some(places) => places.contains(place),
+        };
+        let is_read = |key: &str| !key.starts_with(OWN) && self.annotations.iter().any(|start| key.starts_with(start));
+        for (_, item) in work.iter().enumerate().filter(|(place, _)| concerned(place)) {
+            let Service { metadata, spec, .. } = &*item.service;
+            let annotations: Vec<_> = metadata.annotations.iter().filter(|(key, _)| is_read(key)).collect();
+            format!("{} {spec:?} {annotations:?}", metadata.uid).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
@@ -136,22 +155,20 @@ impl<W> Parked<W> {
     }
 }
 
-impl<W> Default for Memory<W> {
-    fn default() -> Self {
-        let (refused, parked, removed) = Default::default();
-        Self { refused, parked, removed }
-    }
-}
-
 impl<W> Memory<W> {
+    pub(super) fn of(annotations: &'static [&'static str]) -> Self {
+        let (refused, parked, removed) = Default::default();
+        Self { annotations, refused, parked, removed }
+    }
+
     /// The error of the same step, if the cloud has refused it for these Services.
     pub(super) fn refusal(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
-        self.remembered(|| Request::new(step, work))
+        self.remembered(|| self.any_request(step, work))
     }
 
     /// The error because of which nothing is removed for this step.
     pub(super) fn no_room(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<ProviderError> {
-        self.remembered(|| Request::room_for(step, work))
+        self.remembered(|| self.room_for(step, work))
     }
 
     fn remembered(&self, request: impl FnOnce() -> Request) -> Option<ProviderError> {
@@ -244,20 +261,4 @@ fn key<W>(step: &Step<W>) -> Key {
 fn uids<W>(step: &Step<W>, work: &[ServiceWork]) -> BTreeSet<String> {
     let concerned = work.iter().enumerate().filter(|(place, _)| step.items.contains(*place));
     concerned.map(|(_, item)| item.service.metadata.uid.to_string()).collect()
-}
-
-fn fingerprint<W>(step: &Step<W>, work: &[ServiceWork]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    format!("{:?}", step.summary).hash(&mut hasher);
-    let concerned = |place: &usize| match &step.items {
-        // The request itself shows what the Services need of a shared object.
-        Items::All => false,
-        Items::Some(places) => places.contains(place),
-    };
-    for (_, item) in work.iter().enumerate().filter(|(place, _)| concerned(place)) {
-        let Service { metadata, spec, .. } = &*item.service;
-        let annotations: Vec<_> = metadata.annotations.iter().filter(|(key, _)| !key.starts_with(OWN)).collect();
-        format!("{} {spec:?} {annotations:?}", metadata.uid).hash(&mut hasher);
-    }
-    hasher.finish()
 }

@@ -62,6 +62,9 @@ pub trait BalancerCloud: Send + Sync + 'static {
     type Write: Send + Sync;
     /// Results of earlier writes of a plan that later writes need, such as an ID known only after creation.
     type Made: Default + Send + Sync;
+    /// The beginnings of the keys of annotations that plans read. A change of others is no reason to send a refused write
+    /// again.
+    const ANNOTATIONS: &'static [&'static str] = &[""];
 
     /// [`LoadBalancer::groups`](ccm_provider::LoadBalancer::groups)
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {

@@ -20,7 +20,7 @@ use super::{BalancerCloud, Operation, Progress, Written};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The same if other Services of the call are ready for their answers, or others wait for its end.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause between two polls of an operation; in between it is a fifth of its age.
+/// The shortest and the longest pause between two polls of an operation; in between it is a third of its age.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
 /// The execution of one plan.
@@ -251,15 +251,15 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut causes = given_up.filter_map(|(index, error)| Some((steps.get(*index)?, error)));
         let cause = causes.find(|(cause, _)| step.is_blocked_by(&cause.part) && step.items.overlap(&cause.items));
         if let Some((_, error)) = cause {
-            self.memory.keep(Request::room_for(step, self.work), error, trial_after(error));
+            self.memory.keep(self.memory.room_for(step, self.work), error, trial_after(error));
         }
         cause.is_some()
     }
 
-    /// The refusal of a creation for which a deletion makes room, or of an attachment for which something is detached, or
-    /// of a step of their part in between: what is there stays.
+    /// The refusal of a creation that is prepared or for which a deletion makes room, or of an attachment for which
+    /// something is detached, or of a step of their part in between: what is there stays.
     fn refused_after(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
-        step.successors(later).find_map(|next| {
+        step.successors(later).chain(step.prepared(later)).find_map(|next| {
             let refusal = self.memory.refusal(next, self.work).filter(|_| next.instead.is_none());
             refusal.or_else(|| self.memory.no_room(next, self.work))
         })
@@ -298,7 +298,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             services: services.collect(),
             verb: step.summary.verb,
             since,
-            request: own.and_then(|step| Request::of(step, self.work)),
+            request: own.and_then(|step| self.memory.request(step, self.work)),
             is_last,
             restore: own.map(|step| self.restored_after(step)).unwrap_or_default(),
             room: own.and_then(|step| Removed::by(step, later, self.work)),
@@ -354,7 +354,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             None => self.write(step, &sending).await.inspect_err(|failure| {
                 if failure.at != Stage::Done {
                     let is_kept = is_final(&failure.error) || self.cloud.leaves_something(step, &failure.error);
-                    self.note(Request::of(step, self.work), &restore, &failure.error, is_kept);
+                    self.note(self.memory.request(step, self.work), &restore, &failure.error, is_kept);
                 }
             }),
         };
@@ -373,7 +373,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                 self.bring_back(&step.object(), &restore, &after).await;
             }
             Err(Failure { error, .. }) if self.is_overdue(step, error) => {
-                self.memory.keep(Request::room_for(step, self.work), error, DENIED);
+                self.memory.keep(self.memory.room_for(step, self.work), error, DENIED);
                 self.bring_back(&step.object(), &restore, &after).await;
             }
             Err(_) => {}
@@ -460,7 +460,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                 Ok(Progress::Running) => {}
                 Err(error) => tracing::debug!(operation = operation.name, %error, "the operation is read again"),
             }
-            let pause = (began.elapsed() / 5).clamp(PAUSE.0, PAUSE.1);
+            let pause = (began.elapsed() / 3).clamp(PAUSE.0, PAUSE.1);
             scope.waiting(tokio::time::sleep(pause)).await?;
         }
     }

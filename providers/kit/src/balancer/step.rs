@@ -75,6 +75,8 @@ pub struct Step<W> {
     pub needs: &'static [Kind],
     /// Whether it needs those of all ports: it removes what serves until its successor does.
     pub needs_all: bool,
+    /// Whether it only prepares a later creation of its part: it is not executed if the cloud has refused that.
+    pub prepares: bool,
     /// For clouds that change objects concurrently: a step begins when all steps of its items with a smaller stage have
     /// ended. `None`: steps run one after the other.
     pub stage: Option<u32>,
@@ -201,6 +203,7 @@ impl<W> Step<W> {
             part,
             needs,
             needs_all: false,
+            prepares: false,
             stage: None,
             optional: false,
             instead: None,
@@ -220,6 +223,13 @@ impl<W> Step<W> {
     #[must_use]
     pub fn stage(mut self, stage: u32) -> Self {
         self.stage = Some(stage);
+        self
+    }
+
+    /// The step as one that only prepares a later creation, or not.
+    #[must_use]
+    pub fn prepares(mut self, prepares: bool) -> Self {
+        self.prepares = prepares;
         self
     }
 
@@ -287,6 +297,11 @@ impl<W> Step<W> {
             Verb::Create | Verb::Update | Verb::Attach => None,
         };
         later.iter().filter(move |step| Some(step.summary.verb) == verb && self.makes_room_for(step))
+    }
+
+    /// The later creations that this prepares.
+    pub(super) fn prepared<'s>(&'s self, later: &'s [Self]) -> impl Iterator<Item = &'s Self> {
+        later.iter().filter(|step| self.prepares && step.summary.verb == Verb::Create && self.makes_room_for(step))
     }
 
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.

@@ -239,6 +239,7 @@ impl BalancerCloud for Balancers {
     type Observed = Observed;
     type Write = Order;
     type Made = Outputs;
+    const ANNOTATIONS: &'static [&'static str] = &["service.beta.kubernetes.io/", crate::annotations::PREFIX];
 
     /// The keys of the Service and of the balancer that it has or shares.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
