@@ -22,7 +22,7 @@ use ccm_provider::{NewRoute, Node, NodeReader, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::client::filter::Filter;
@@ -42,6 +42,8 @@ const DESCRIPTION: &str = "k8s-node-route";
 const PRIORITY: u32 = 1000;
 /// The maximum length of the cluster's name in the names of its routes.
 const CLUSTER_PART: usize = 26;
+/// So long, the list may not show a route that this process has made.
+const SHOWN: Duration = Duration::from_secs(60);
 const MISSING: &str = "NEXT_HOP_INSTANCE_NOT_FOUND";
 
 /// The routes of a cluster.
@@ -62,6 +64,8 @@ pub(crate) struct NetworkRoutes {
     cluster: Cluster,
     /// The UIDs of other forms, of nodes that this process knows or knew.
     uids: Mutex<BTreeSet<Box<str>>>,
+    /// The bodies of the insertions that this process has lately sent, by name.
+    made: Mutex<BTreeMap<String, (Option<Value>, Instant)>>,
 }
 
 /// The context of writes.
@@ -100,8 +104,8 @@ impl fmt::Display for Writes {
 
 impl NetworkRoutes {
     pub(crate) fn new(client: Client, cluster: Cluster, network: String, cluster_cidrs: Vec<IpNet>) -> Self {
-        let (lists, uids) = (Mutex::default(), Mutex::default());
-        Self { client, network, cluster_cidrs: cluster_cidrs.into(), lists, cluster, uids }
+        let (lists, uids, made) = Default::default();
+        Self { client, network, cluster_cidrs: cluster_cidrs.into(), lists, cluster, uids, made }
     }
 
     fn list(&self, cluster: &str) -> Read {
@@ -120,6 +124,9 @@ impl NetworkRoutes {
 
     /// Whether the route of an insertion exists as it was wanted.
     async fn is_made(&self, write: &Write) -> Result<bool, ApiError> {
+        if self.made.lock().get(&write.name).is_some_and(|(body, at)| *body == write.body && at.elapsed() < SHOWN) {
+            return Ok(true);
+        }
         let found = self.client.routes(&Filter::is("name", &write.name)).await?;
         let wanted = |field: &str| write.body.as_ref().and_then(|body| body.get(field)?.as_str()).unwrap_or_default();
         let is_it = |route: &Route| {
@@ -254,7 +261,14 @@ impl RouteTable for NetworkRoutes {
                 Err(error) if is_conflict(&error) && self.is_made(write).await? => {
                     tracing::info!(%write, %error, "exists already");
                 }
-                done => done?,
+                done => {
+                    done?;
+                    let mut made = self.made.lock();
+                    made.retain(|name, (_, at)| at.elapsed() < SHOWN && *name != write.name);
+                    if write.operation == ROUTE_CREATE {
+                        made.insert(write.name.clone(), (write.body.clone(), Instant::now()));
+                    }
+                }
             }
         }
         Ok(())

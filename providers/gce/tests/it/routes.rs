@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::core::lag::Lag;
 use ccm_cloudsim::gce::Options;
 use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, NodeRef, ProviderError, Route};
 use ccm_provider_contract::TestCluster;
@@ -239,4 +240,17 @@ async fn a_route_that_exists_already_is_done_if_it_is_the_same() {
         assert!(bed.calls(mark).iter().any(|call| call == "routes.insert"));
         assert_eq!(made.is_ok(), is_same, "{made:?}");
     }
+}
+
+#[tokio::test]
+async fn a_route_that_the_list_does_not_show_yet_is_done() {
+    let bed =
+        Bed::start(Options { lag: Lag::default().with("routes", Duration::from_secs(3600)), ..Options::default() });
+    let (provider, node) = scene(&bed, "n1").await;
+    for _ in 0..3 {
+        create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    }
+    let error = create(&provider, "kubernetes", new(&node, "10.244.2.0/24")).await.unwrap_err();
+    assert!(error.to_string().contains("already exists"), "{error}");
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
