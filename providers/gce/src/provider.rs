@@ -221,12 +221,8 @@ impl Gce {
     }
 }
 
-/// The load balancers of the cluster.
-fn balancers(shared: &Shared) -> Balancers {
-    let (config, flags) = (&shared.config, &shared.options);
-    let mut check_sources: Vec<String> = flags.l4_ranges.iter().map(ToString::to_string).collect();
-    check_sources.sort();
-    let options = env::Options {
+fn options(Shared { config, options: flags, .. }: &Shared) -> env::Options {
+    env::Options {
         rbs_by_default: flags.rbs_default,
         writes_annotations: flags.lb_annotations,
         denies: flags.deny_firewall,
@@ -234,7 +230,14 @@ fn balancers(shared: &Shared) -> Balancers {
         discrete_ports: flags.discrete_ports,
         subsets: config.has(ILB_SUBSETS),
         skips_groups: config.has(SKIP_GROUPS),
-    };
+    }
+}
+
+/// The load balancers of the cluster.
+fn balancers(shared: &Shared) -> Balancers {
+    let (config, flags) = (&shared.config, &shared.options);
+    let mut check_sources: Vec<String> = flags.l4_ranges.iter().map(ToString::to_string).collect();
+    check_sources.sort();
     if config.node_tags.is_empty() {
         tracing::warn!(
             "node-tags is not set: firewall rules of load balancers are for the tags of instances that begin their names, and \
@@ -248,7 +251,7 @@ fn balancers(shared: &Shared) -> Balancers {
         node_tags: config.node_tags.clone(),
         check_sources,
         external_groups_prefix: config.external_instance_groups_prefix.clone(),
-        options,
+        options: options(shared),
     };
     let facts = Facts {
         client: shared.client.clone(),
@@ -272,8 +275,7 @@ impl CloudProvider for Gce {
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         self.shared.client.lend(context.leader.clone());
-        let (denies, removes) = (self.shared.options.deny_firewall, self.shared.options.deny_cleanup);
-        tokio::spawn(self.metrics.clone().keep(context.clone(), denies, removes));
+        tokio::spawn(self.metrics.clone().keep(context.clone(), options(&self.shared)));
         self.shared.cluster.set(context);
         Ok(())
     }

@@ -1,17 +1,18 @@
 //! The number of load balancers, in upstream's metrics.
 //!
 //! Upstream counts the results of its last syncs every ten minutes. Here the watched Services are counted every minute:
-//! one with a finalizer of this provider and an address is a success.
+//! one of this provider with an address is a success. Also those count that are refused before the first write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::metric::{Def, IntGaugeVec, Registry};
-use ccm_provider::{ProviderContext, Service};
+use ccm_provider::{ProviderContext, Service, ServiceAction};
 
 use crate::annotations::{Annotations, GLOBAL_ACCESS, SUBNET, Scheme};
-use crate::loadbalancer::claim;
+use crate::loadbalancer::claim::{self, Owner};
+use crate::loadbalancer::env::Options;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 const FEATURES: [&str; 5] =
@@ -52,15 +53,15 @@ impl BalancerMetrics {
     }
 
     /// Counts while this process leads.
-    pub(crate) async fn keep(self, context: ProviderContext, denies: bool, removes: bool) {
-        let rules = deny_rules(denies, removes);
+    pub(crate) async fn keep(self, context: ProviderContext, options: Options) {
+        let rules = deny_rules(options.denies, options.removes_deny_rules);
         let mut ticks = tokio::time::interval(INTERVAL);
         let lost = context.leader.lost();
         tokio::pin!(lost);
         loop {
             tokio::select! {
                 () = &mut lost => return,
-                _ = ticks.tick() => self.set(&count(&context.services.list()), rules),
+                _ = ticks.tick() => self.set(&count(&options, &context.services.list()), rules),
             }
         }
     }
@@ -86,12 +87,12 @@ fn deny_rules(denies: bool, removes: bool) -> [&'static str; 2] {
     }
 }
 
-/// Counts the Services with a finalizer of this provider.
-fn count(services: &[Arc<Service>]) -> Counts {
+/// Counts the Services of this provider.
+fn count(options: &Options, services: &[Arc<Service>]) -> Counts {
     let mut counts = Counts::default();
     for service in services.iter().filter(|service| service.wants_load_balancer()) {
         let scheme = claim::scheme(service);
-        if !claim::begun(service).contains(&scheme) {
+        if claim::owner(options, service, ServiceAction::Ensure) != Owner::Us {
             continue;
         }
         let succeeded = !service.status.load_balancer.ingress.is_empty();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_counts_by_its_status() {
+    fn services_count_by_their_status() {
         const ILB: Option<&str> = Some("gke.networking.io/l4-ilb-v1");
         const NETLB: Option<&str> = Some("gke.networking.io/l4-netlb-v1");
         let internal = json!({"networking.gke.io/load-balancer-type": "Internal"});
@@ -145,27 +146,28 @@ mod tests {
             service(&json!({}), NETLB, Some("203.0.113.7")),
             service(&json!({}), NETLB, None),
             service(&json!({}), None, None),
+            service(&json!({"cloud.google.com/l4-rbs": "enabled"}), None, None),
         ];
         let internal = [
-            ("L4ILBService", 3),
-            ("L4ILBInError", 1),
+            ("L4ILBService", 4),
+            ("L4ILBInError", 2),
             ("L4ILBInSuccess", 2),
             ("L4ILBGlobalAccess", 1),
             ("L4ILBCustomSubnet", 1),
         ];
-        let expected = Counts { internal: internal.into(), external: [("Success", 1), ("Error", 1)].into() };
-        assert_eq!(count(&services), expected);
+        let expected = Counts { internal: internal.into(), external: [("Success", 1), ("Error", 2)].into() };
+        assert_eq!(count(&Options::default(), &services), expected);
         let registry = Registry::new();
         let metrics = BalancerMetrics::start(&registry, true);
         metrics.set(&expected, deny_rules(true, true));
-        assert_eq!(registry.value("number_of_l4_ilbs", &[("feature", "L4ILBService")]), Some(3.0));
+        assert_eq!(registry.value("number_of_l4_ilbs", &[("feature", "L4ILBService")]), Some(4.0));
         let labels = [("status", "Success"), ("deny_firewall", "IPv4")];
         assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(1.0));
         assert_eq!(deny_rules(false, true), ["DISABLED"; 2]);
         metrics.set(&expected, deny_rules(false, false));
-        for status in ["Success", "Error"] {
+        for (status, expected) in [("Success", 1.0), ("Error", 2.0)] {
             let labels = [("status", status), ("deny_firewall", "")];
-            assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(1.0), "{status}");
+            assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(expected), "{status}");
         }
         let labels = [("name", "finegrainedlock"), ("enabled", "true")];
         assert_eq!(registry.value("ccm_feature_gate_info", &labels), Some(1.0));
