@@ -163,6 +163,11 @@ impl Operation {
         READS.into_iter().find(|read| read.collection == self.collection)
     }
 
+    /// Whether it removes instances from a pool or group.
+    pub(crate) fn is_removal(self) -> bool {
+        self.verb.action().is_some_and(|action| action.starts_with("remove"))
+    }
+
     /// Whether it removes an object.
     pub(crate) fn is_deletion(self) -> bool {
         self.verb == Verb::Delete

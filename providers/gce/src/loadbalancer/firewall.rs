@@ -64,11 +64,16 @@ impl WantedRule {
         }
     }
 
-    /// This rule as far as it concerns no forwarding rule: it admits what the current one admits.
-    pub(super) fn as_before(&self, found: &Firewall) -> Self {
+    /// This rule as far as it concerns no forwarding rule: it admits what the current one admits, also at the address of
+    /// the forwarding rule, which it may have got when it came back.
+    pub(super) fn as_before(&self, found: &Firewall, ip: &str) -> Self {
+        let mut destinations = found.destination_ranges.clone();
+        if !ip.is_empty() && !destinations.is_empty() && !covers(&destinations, &[ip.to_owned()]) {
+            destinations.push(ip.to_owned());
+        }
         Self {
             description: found.description.clone(),
-            destinations: found.destination_ranges.clone(),
+            destinations,
             traffic: Admission::These(found.allowed.clone()),
             priority: found.priority,
             ..self.clone()

@@ -17,7 +17,7 @@ use ccm_provider::{
     ServiceAction, ServiceWork,
 };
 
-use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
+use crate::annotations::{BACKEND_SERVICE, PREFIXES, Scheme, TARGET_POOL};
 use crate::client::Client;
 use crate::client::balancing::ForwardingRule;
 use crate::client::operation::ORGANIZATION_POLICY;
@@ -51,7 +51,7 @@ use facts::Facts;
 use observe::Reads;
 use observed::Observed;
 use ongoing::Ongoing;
-use step::{Outputs, Step};
+use step::{Outputs, Rank, Step};
 pub(crate) use turns::InTurn;
 use wanted::Wanted;
 use write::Writer;
@@ -65,6 +65,8 @@ const MISSING_AGAIN: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(3600);
 /// The same for a refusal that a change of something else ends: of another object, or of a policy.
 const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
+/// The beginnings of the keys of annotations that are read.
+const READ: [&str; 4] = ["service.beta.kubernetes.io/", PREFIXES[0], PREFIXES[1], PREFIXES[2]];
 const PASSING: [&str; 5] =
     ["InMultipleLoadBalancedIgs", "IN_MULTIPLE_LOAD_BALANCED_IGS", "cannot be found", "in-use", ORGANIZATION_POLICY];
 
@@ -116,6 +118,7 @@ impl BalancerCloud for Balancers {
     type Observed = Observed;
     type Write = Step;
     type Made = Outputs;
+    const ANNOTATIONS: &'static [&'static str] = &READ;
 
     /// One group for each of its kinds, and none of its own: Services with the same groups are processed together, and
     /// their operations run concurrently.
@@ -202,9 +205,12 @@ impl BalancerCloud for Balancers {
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let item = reached.wanted.items.get(&reached.place)?;
         let rule = reached.observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
-        // Another controller, or the former kind of the Service, has a rule of the same name.
+        // Another controller has a rule of the same name. That of the former kind serves until it is replaced.
         let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
-        let is_ours = |rule: &&ForwardingRule| is_any && !claim::is_foreign(rule) || claim::is_of_kind(item, rule);
+        let is_former = |rule: &ForwardingRule| item.begun.contains(&claim::real_scheme(rule));
+        let is_ours = |rule: &&ForwardingRule| {
+            (is_any || is_former(rule)) && !claim::is_foreign(rule) || claim::is_of_kind(item, rule)
+        };
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
         let made = || reached.made.lock().rules.get(&reached.place).cloned().filter(|_| is_unread).map(status);
@@ -219,17 +225,19 @@ impl BalancerCloud for Balancers {
         remembered(error)
     }
 
-    /// An instance may come back with its name, or be accepted later. A change that was sent may have failed.
+    /// An instance may come back with its name, be accepted later, or have got another tag. A change that was sent may have
+    /// failed.
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
         let planned = reached.left.steps.iter().filter(|step| step.items.contains(reached.place));
         if let Some(soon) = cloud.ongoing.look_again(&item.names.balancer, planned.map(|step| &step.write)) {
             return Some(soon);
         }
+        let tags = cloud.reads.tags_again(&item.names.balancer, item.hosts.known.keys());
         let missing = &cloud.reads.missing;
         let is_out = |host| missing.contains(host) || cloud.ongoing.has_refused(host);
         let lacks = item.hosts.known.keys().any(is_out);
-        lacks.then_some(MISSING_AGAIN)
+        tags.or(lacks.then_some(MISSING_AGAIN))
     }
 
     fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
@@ -288,7 +296,8 @@ impl From<plan::Steps> for Plan<Step> {
             let restore = std::mem::take(&mut step.restore);
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
+            let prepares = step.rank == Rank::Reserve;
+            let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage).prepares(prepares);
             restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
         }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }

@@ -58,6 +58,10 @@ pub(super) struct Reads {
     client: Client,
     facts: Facts,
     tags: Known<ZoneTags>,
+    /// When the tags of a zone were last asked for, and used.
+    tags_used: Mutex<BTreeMap<String, (Instant, Instant)>>,
+    /// The balancers whose rules may have former tags, since this time.
+    former_tags: Mutex<BTreeMap<String, Instant>>,
     pub(super) missing: Missing,
     pub(super) lately: Lately,
     /// The zones in which the group could not be created, until that succeeds.
@@ -68,8 +72,8 @@ pub(super) struct Reads {
     unlisted: Mutex<BTreeSet<Operation>>,
 }
 
-/// The tag of each instance of a zone, by name; or why it is not known.
-type Tags = Result<Arc<BTreeMap<String, Option<String>>>, ApiError>;
+/// The tag of each instance of a zone, by name, and when they were asked for; or why they are not known.
+type Tags = Result<(Arc<BTreeMap<String, Option<String>>>, Instant), ApiError>;
 
 /// What could not be read: see [`Observed::unread`].
 #[derive(Debug, Default)]
@@ -102,11 +106,12 @@ impl Bulk for ZoneTags {
 
     async fn call(&self, zones: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
         let of_zone = async |zone: &String| {
+            let asked = Instant::now();
             let list = self.0.instances(zone, "").await;
             let tag = |name: &str, tags: &[String]| tags::tag_of(name, tags).map(str::to_owned);
             let tags = list.map(|list| {
                 let all = list.into_iter().map(|instance| (tag(&instance.name, &instance.tags.items), instance.name));
-                Arc::new(all.map(|(tag, name)| (name, tag)).collect())
+                (Arc::new(all.map(|(tag, name)| (name, tag)).collect()), asked)
             });
             (zone.clone(), tags)
         };
@@ -126,6 +131,8 @@ impl Reads {
             client,
             facts,
             tags: Known::new(tags, limits, TAGS_AGE, Duration::ZERO),
+            tags_used: Mutex::default(),
+            former_tags: Mutex::default(),
             missing: Missing::default(),
             lately: Lately::new(cluster),
             refused_groups: Mutex::default(),
@@ -508,9 +515,12 @@ impl Reads {
             return BTreeMap::new();
         }
         let zones = hosts.iter().map(|host| host.zone.clone()).collect();
+        let used = Instant::now();
         let mut known = self.zone_tags(&zones, TAGS_AGE, None).await;
         let lacks = |known: &BTreeMap<String, Tags>, host: &Host| {
-            known.get(&host.zone).is_some_and(|tags| tags.as_ref().is_ok_and(|zone| !zone.contains_key(&host.name)))
+            known
+                .get(&host.zone)
+                .is_some_and(|tags| tags.as_ref().is_ok_and(|(zone, _)| !zone.contains_key(&host.name)))
         };
         // A missing instance may be newer than the list.
         if hosts.iter().any(|host| lacks(&known, host) && !self.missing.contains(host)) {
@@ -518,12 +528,29 @@ impl Reads {
             hosts.iter().filter(|host| lacks(&known, host)).for_each(|host| self.missing.add(host.clone()));
         }
         for (zone, tags) in &known {
-            if let Err(error) = tags {
-                unread.add(Collection::Instances, zone, error.clone().into());
+            match tags {
+                Ok((_, asked)) => drop(self.tags_used.lock().insert(zone.clone(), (*asked, used))),
+                Err(error) => unread.add(Collection::Instances, zone, error.clone().into()),
             }
         }
-        let tag = |host: &Host| Some(known.get(&host.zone)?.as_ref().ok()?.get(&host.name).cloned());
+        let tag = |host: &Host| Some(known.get(&host.zone)?.as_ref().ok()?.0.get(&host.name).cloned());
         hosts.iter().filter_map(|host| Some((host.clone(), tag(host)?))).collect()
+    }
+
+    /// The time after which the tags of these hosts are looked at again: those that a balancer got were asked for earlier,
+    /// and may have changed before.
+    pub(super) fn tags_again<'h>(&self, balancer: &str, hosts: impl Iterator<Item = &'h Host>) -> Option<Duration> {
+        let (used, mut former) = (self.tags_used.lock(), self.former_tags.lock());
+        let used: Vec<(Instant, Instant)> = hosts.filter_map(|host| used.get(&host.zone).copied()).collect();
+        let since = former.get(balancer).copied();
+        let is_current = |(asked, used): &(Instant, Instant)| *asked >= since.unwrap_or(*used);
+        if used.iter().all(is_current) {
+            former.remove(balancer);
+            return None;
+        }
+        let now = used.iter().map(|(_, used)| *used).max()?;
+        former.entry(balancer.to_owned()).or_insert(now);
+        Some(TAGS_AGE)
     }
 
     /// The tags of zones. Errors are not kept.

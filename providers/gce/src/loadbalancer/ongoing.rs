@@ -34,13 +34,19 @@ pub(super) struct Ongoing {
     unseen: Mutex<BTreeMap<String, Unseen>>,
     /// The instances that were refused, by pool or group, with the reason.
     pub(super) refused: Mutex<BTreeMap<(String, Host), (ProviderError, Instant)>>,
+    /// The pools and groups of which such a call failed at its end, without naming an instance: the next one is waited
+    /// for, and made again with fewer.
+    pub(super) fails_late: Mutex<BTreeSet<String>>,
     /// The reason why operations cannot be read, until it was reported.
     pub(super) unreadable: Unreadable,
 }
 
 impl Ongoing {
-    /// The reason why one of these instances was refused lately.
+    /// The reason why this instance could not join lately.
     pub(super) fn refusal(&self, write: &Write, host: &Host) -> Option<ProviderError> {
+        if write.operation.is_removal() {
+            return None;
+        }
         let mut refused = self.refused.lock();
         refused.retain(|_, (_, at)| at.elapsed() < REFUSED);
         refused.get(&(target(write), host.clone())).map(|(error, _)| error.clone())

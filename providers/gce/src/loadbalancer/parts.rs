@@ -8,7 +8,6 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ServiceAction, Verb};
 
 use super::step::{Act, Rank, is_unfilled};
-use crate::client::resource::Collection;
 
 const CLAIM: &[Kind] = &[Kind::Claim];
 /// The needs of steps behind a new frame.
@@ -17,21 +16,18 @@ pub(super) const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
 pub(super) const ALL_ADMITTED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
 /// Those of rules that are lowered to the priority of one that denies.
 pub(super) const NOTHING_DENIED: &[Kind] = &[Kind::Claim, Kind::Rules];
-const DELETED: &[Kind] = &[Kind::Claim, Kind::Retire];
+const DELETED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Retire];
 
 /// The part of a step of a Service with this action, and its needs.
 pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (Part, &'static [Kind]) {
     let is_ensured = action == ServiceAction::Ensure;
     match rank {
-        // Both kinds have rules and addresses of the same name. Nothing else of the former kind withholds the new one.
-        Rank::GoRule if is_ensured => (Part::new(Kind::Claim), &[]),
-        Rank::GoBehind if is_ensured && act.write().operation.collection == Collection::Addresses => {
-            (Part::new(Kind::Claim), &[])
-        }
+        // Both kinds have rules of the same name. Nothing else of the former kind withholds the new one.
+        Rank::GoRule if is_ensured => (Part::new(Kind::Frame), CLAIM),
         Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups if is_ensured => {
-            (Part::of(Kind::Retire, "former"), CLAIM)
+            (Part::of(Kind::Retire, "former"), FRAME)
         }
-        Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups => {
+        Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups | Rank::Former => {
             (Part::new(Kind::Retire), &[])
         }
         Rank::GoLast => (Part::new(Kind::Release), DELETED),

@@ -23,13 +23,6 @@ pub(super) const RESERVED: &str = "{ip}";
 /// rank by rank. Everything behind a forwarding rule exists before the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    GoRule,
-    GoBehind,
-    GoChecks,
-    GoCheckFirewalls,
-    GoGroups,
-    /// While this firewall rule exists, shared objects may still have to be deleted.
-    GoLast,
     WrongAddress,
     Reserve,
     NoDeny,
@@ -53,6 +46,14 @@ pub(crate) enum Rank {
     Pools,
     JoinPools,
     LeavePools,
+    /// Of a load balancer that is deleted, or of the former kind: when everything that the new rule needs is there.
+    GoRule,
+    GoBehind,
+    GoChecks,
+    GoCheckFirewalls,
+    GoGroups,
+    /// While this firewall rule exists, shared objects may still have to be deleted.
+    GoLast,
     /// Objects that a replaced rule used, deleted before the new rule exists: with a rule, they are not looked for.
     ReplacedBackends,
     ReplacedFirewalls,
@@ -68,6 +69,8 @@ pub(crate) enum Rank {
     OldCheckFirewalls,
     /// Removes the note that the check replaced the shared one.
     OwnChecks,
+    /// What was behind the rule of the former kind, in the order of the ranks above: it comes back if the new one is refused.
+    Former,
 }
 
 /// One write and its context.
@@ -111,6 +114,11 @@ pub(crate) enum Act {
     Keep(Write),
     /// Creates a forwarding rule without a reserved address, and reads the address of the rule.
     InsertRule(Write),
+    /// Creates the former forwarding rule again, and releases its address. `at_any`: at another one if that is gone.
+    RestoreRule {
+        write: Write,
+        at_any: bool,
+    },
     Firewall(Box<FirewallWrite>),
     /// Creates a target pool with these instances. Instances that do not exist are left out.
     InsertPool {
@@ -191,6 +199,7 @@ impl Act {
             | Self::Reserve(write)
             | Self::Keep(write)
             | Self::InsertRule(write)
+            | Self::RestoreRule { write, .. }
             | Self::DeleteUnlessUsed(write)
             | Self::InsertPool { write, .. }
             | Self::Join { write, .. }

@@ -1,10 +1,11 @@
 //! Sends the writes of a plan. Those whose operation goes on are looked at by the engine.
 
-use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::call::{ErrorKind, Meaning};
+use ccm_kit::split_refused;
 use ccm_provider::{ErrorClass, ProviderError};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,14 +17,15 @@ use super::observe::Reads;
 use super::ongoing::{Meant, Ongoing, SHOWN, key, not_seen, object, target};
 use super::plan::{instance_url, instances_body, put};
 use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
+use super::wanted::refused;
 use crate::annotations as keys;
 use crate::client::balancing::{Address, BackendService, ForwardingRule, group_of};
-use crate::client::operation::{ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
-use crate::client::resource::ResourceId;
+use crate::client::operation::{
+    ADDRESS_DELETE, ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, TARGET_POOL_ADD, Verb,
+};
+use crate::client::resource::{ResourceId, last_part};
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_over_quota, is_passing};
 
-/// The most repeats of a call, each without the instances that an error named.
-const MOST_REPEATS: usize = 20;
 /// Backend services do not wait longer for the creation of a group.
 const SLOW_GROUP: Duration = Duration::from_secs(10);
 /// One look at an operation. It ends earlier if the operation does.
@@ -80,6 +82,7 @@ impl Writer<'_> {
         let address = outputs.address(step);
         let address = address.as_deref();
         let written = match &step.act {
+            Act::RestoreRule { write, at_any } => self.restore(step, write, *at_any).await?,
             Act::Send(write) | Act::Reserve(write) | Act::Keep(write) | Act::InsertRule(write) => {
                 let write = self.without_refused(complete(write, address)?);
                 let meant = match step.act {
@@ -128,6 +131,16 @@ impl Writer<'_> {
         Ok(written)
     }
 
+    async fn restore(&self, step: &Step, write: &Write, at_any: bool) -> Result<Written, ProviderError> {
+        let mut sent = self.begin(step, write, Meant::Failure).await;
+        if at_any && sent.as_ref().is_err_and(|error| error.meaning() == Meaning::Invalid) {
+            let mut other = write.clone();
+            other.body.as_mut().and_then(Value::as_object_mut).and_then(|body| body.remove("IPAddress"));
+            sent = self.begin(step, &other, Meant::Failure).await;
+        }
+        sent.map_err(|error| explained(error, write))
+    }
+
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
         let Some(sent) = self.client.begin(write).await? else {
             self.reads.lately.wrote(write);
@@ -145,8 +158,18 @@ impl Writer<'_> {
         Ok(Written::Accepted(Operation { name, text: format!("{verb} {} {}", step.kind, step.id) }))
     }
 
-    /// Looks at an operation for a moment.
-    pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+    /// Looks for a moment at each operation of a step.
+    pub(super) async fn poll(&self, all: &Operation) -> Result<Progress, ProviderError> {
+        for name in all.name.lines() {
+            let progress = self.look(&Operation { name: name.to_owned(), text: all.text.clone() }).await?;
+            if !matches!(progress, Progress::Done) {
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    async fn look(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = self.ongoing.sent.lock().get(&operation.name).cloned();
         let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
         let waits = sent.age() < LONG;
@@ -222,14 +245,20 @@ impl Writer<'_> {
                 let invalid = ErrorClass::Invalid { findings: Vec::new() };
                 Err(ProviderError::new(invalid, ProviderError::from(error).to_string()))
             }
-            Meant::Hosts(hosts) => match denied(&error, hosts) {
-                Some(denied) => {
-                    self.note(write, &denied, &error);
-                    Err(ProviderError::new(ErrorClass::Conflict, error.to_string()))
+            Meant::Hosts(hosts) if concerns_some(&error) => {
+                let named: Vec<Host> = hosts.iter().filter(|host| about(&error, host).is_some()).cloned().collect();
+                let is_news = match &*named {
+                    [] => hosts.len() > 1 && self.ongoing.fails_late.lock().insert(target(write)),
+                    named => self.note(write, named, &error, false),
+                };
+                match is_news {
+                    true => Err(ProviderError::new(ErrorClass::Conflict, error.to_string())),
+                    false => Err(error.into()),
                 }
-                None => Err(error.into()),
-            },
-            Meant::Failure | Meant::UnlessUsed | Meant::UnlessFull | Meant::Lasting => Err(explained(error, write)),
+            }
+            Meant::Failure | Meant::UnlessUsed | Meant::UnlessFull | Meant::Lasting | Meant::Hosts(_) => {
+                Err(explained(error, write))
+            }
         }
     }
 
@@ -246,6 +275,16 @@ impl Writer<'_> {
             }
             Act::Reserve(_) => {
                 let reserved: Option<Address> = self.client.get(ADDRESS_GET, &write.scope, &write.name).await?;
+                // The address of an instance can be reserved, and a rule cannot have it.
+                if let Some(reserved) = &reserved
+                    && let Some(other) = reserved.other_user(&write.name)
+                {
+                    return Err(refused(format!(
+                        "spec.loadBalancerIP {:?} is in use by {}; use another one or free it",
+                        reserved.address,
+                        last_part(other)
+                    )));
+                }
                 known(step, outputs, reserved.map(|reserved| reserved.address))
             }
             Act::InsertRule(_) => {
@@ -253,6 +292,12 @@ impl Writer<'_> {
                     self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
                 let rule = rule.filter(|rule| self.reads.lately.check(&write.name, Some(rule)).is_ok());
                 known(step, outputs, rule.map(|rule| rule.ip_address))
+            }
+            Act::RestoreRule { .. } => {
+                let release = Write::new(ADDRESS_DELETE, write.scope.clone(), &*write.name);
+                let released = self.client.begin(&release).await;
+                released.map_or_else(|error| tracing::warn!(%error, "the address stays reserved"), drop);
+                Ok(())
             }
             // The others are members.
             Act::Join { hosts, .. } | Act::Leave { hosts, .. } => {
@@ -294,8 +339,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Sends a write for several instances, without those that do not exist. If none remains, that is an error, unless
-    /// there are other members.
+    /// Sends a write for several instances: those that do not exist are left out, and those that are refused fail alone.
+    /// If none remains, that is an error, unless there are other members.
     async fn with_hosts(
         &self,
         step: &Step,
@@ -304,42 +349,70 @@ impl Writer<'_> {
         has_others: bool,
         body: impl Fn(&[Host]) -> Value,
     ) -> Result<Written, ProviderError> {
-        let refusal = || hosts.iter().find_map(|host| self.ongoing.refusal(write, host));
         let offered = hosts.iter().filter(|host| self.ongoing.refusal(write, host).is_none());
-        let mut hosts: Vec<Host> = offered.cloned().collect();
-        for _ in 0..MOST_REPEATS {
-            if hosts.is_empty() && !has_others {
-                let missing = || ProviderError::unknown(format!("instance not found: {write} has none left"));
-                return Err(refusal().unwrap_or_else(missing));
-            }
-            if hosts.is_empty() && write.operation.verb != Verb::Insert {
-                return Ok(Written::Done);
-            }
-            let meant = Meant::Hosts(hosts.clone());
-            let error = match self.begin(step, &write.clone().body(body(&hosts)), meant).await {
-                Ok(written) => return Ok(written),
-                Err(error) => error,
+        let offered: Vec<Host> = offered.cloned().collect();
+        let (count, fails_late) = (offered.len(), self.ongoing.fails_late.lock().remove(&target(write)));
+        let is_made = AtomicBool::new(write.operation.verb != Verb::Insert);
+        let send = async |some: Vec<Host>| {
+            // What a refused creation has left out joins what was made.
+            let is_creation = write.operation.verb == Verb::Insert;
+            let write = match is_creation && is_made.load(Ordering::Relaxed) {
+                true => Write { operation: TARGET_POOL_ADD, ..write.clone() }.body(instances_body(self.env, &some)),
+                false => write.clone().body(body(&some)),
             };
-            let Some(denied) = denied(&error, &hosts) else { return Err(explained(error, write)) };
-            self.note(write, &denied, &error);
-            hosts.retain(|host| !denied.hosts.contains(host));
+            let is_part = is_creation && some.len() < count;
+            let sent = match fails_late || is_part {
+                true => self.client.write(&write).await.map(|()| {
+                    self.reads.lately.wrote(&write);
+                    Written::Done
+                }),
+                false => self.begin(step, &write, Meant::Hosts(some)).await,
+            };
+            sent.inspect(|_| is_made.store(true, Ordering::Relaxed))
+        };
+        let results = match count {
+            0 => Vec::new(),
+            _ => split_refused(offered, concerns_some, |error, host| about(error, host).is_some(), send).await,
+        };
+        let are_others_accepted = results.iter().any(|(_, result)| result.is_ok());
+        let (mut operations, mut failure) = (Vec::new(), None);
+        for (some, result) in results {
+            match result {
+                Ok(Written::Accepted(operation)) => operations.push(operation),
+                Ok(_) => {}
+                Err(error) if self.note(write, &some, &error, are_others_accepted) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        let text = format!("{write}: many instances of nodes do not exist; the next attempt continues");
-        Err(ProviderError::new(ErrorClass::Transient { after: None }, text))
+        match (failure, together(operations)) {
+            (Some(error), _) => Err(explained(error, write)),
+            (None, Some(operation)) => Ok(Written::Accepted(operation)),
+            (None, None) if are_others_accepted || has_others => Ok(Written::Done),
+            (None, None) => {
+                let refusal = hosts.iter().find_map(|host| self.ongoing.refusal(write, host));
+                let missing = || ProviderError::unknown(format!("instance not found: {write} has none left"));
+                Err(refusal.unwrap_or_else(missing))
+            }
+        }
     }
 
-    fn note(&self, write: &Write, denied: &Denied, error: &ApiError) {
-        tracing::warn!(%write, instances = ?denied.hosts, %error, "repeated without them");
-        for host in denied.hosts.iter().cloned() {
-            match denied.why {
-                Why::Missing => self.reads.missing.add(host),
-                Why::Settled => {}
-                Why::Refused => {
+    /// Remembers what an error says about these instances. Whether it is about each of them: it names it, or it is the
+    /// only one of its call, and others were accepted.
+    fn note(&self, write: &Write, hosts: &[Host], error: &ApiError, are_others_accepted: bool) -> bool {
+        tracing::warn!(%write, instances = ?hosts, %error, "not with these");
+        let is_alone = are_others_accepted && hosts.len() == 1 && concerns_some(error) && !error.operation.is_removal();
+        let mut all = hosts.iter().map(|host| (host.clone(), about(error, host).or(is_alone.then_some(Why::Refused))));
+        all.all(|(host, why)| {
+            match why {
+                Some(Why::Missing) => self.reads.missing.add(host),
+                Some(Why::Refused) => {
                     let refusal = (error.clone().into(), Instant::now());
                     self.ongoing.refused.lock().insert((target(write), host), refusal);
                 }
+                Some(Why::Settled) | None => {}
             }
-        }
+            why.is_some()
+        })
     }
 }
 
@@ -390,45 +463,52 @@ fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), 
     Ok(())
 }
 
-/// The instances of a request that an error names.
-struct Denied {
-    hosts: BTreeSet<Host>,
-    why: Why,
+/// The operations of one step, as one.
+fn together(operations: Vec<Operation>) -> Option<Operation> {
+    operations.into_iter().reduce(|all, one| Operation { name: format!("{}\n{}", all.name, one.name), text: all.text })
 }
 
-/// What the error says about them.
-#[derive(Debug, Clone, Copy)]
+/// What an error says about an instance of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Missing,
-    /// They are members already, or no members any more.
+    /// It is a member already, or no member any more.
     Settled,
-    /// They cannot be members: they are in another network, or in another group of balancers.
+    /// It cannot be a member: it is in another network or in another group of balancers, or may not be used.
     Refused,
 }
 
-fn denied(error: &ApiError, hosts: &[Host]) -> Option<Denied> {
-    let is_about_request =
-        matches!(error.meaning(), Meaning::NotFound | Meaning::Invalid | Meaning::Conflict | Meaning::Other);
-    if error.kind != ErrorKind::Refused || !is_about_request {
+/// Whether an error may be about some of the instances only.
+fn concerns_some(error: &ApiError) -> bool {
+    let may = match error.meaning() {
+        Meaning::Invalid => true,
+        Meaning::NotFound | Meaning::Conflict | Meaning::Denied | Meaning::Other => named(error).next().is_some(),
+        _ => false,
+    };
+    may && error.kind == ErrorKind::Refused
+}
+
+/// What an error says about this instance, if it names it.
+fn about(error: &ApiError, host: &Host) -> Option<Why> {
+    if !concerns_some(error) || !named(error).any(|named| named == *host) {
         return None;
     }
     let text = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let why = match () {
-        () if says(&["already a member", "already in", "not a member"]) => Why::Settled,
-        () if says(&["not found", "cannot be found", "does not exist", "was not found"]) => Why::Missing,
-        () if error.meaning() == Meaning::Invalid => Why::Refused,
-        () => return None,
-    };
-    let named: BTreeSet<Host> = error
-        .message
-        .split(|c: char| !(c.is_ascii_alphanumeric() || "-_./:".contains(c)))
-        .filter_map(|word| ResourceId::parse(word.trim_end_matches(['.', ':'])))
-        .filter(|id| id.collection == "instances")
-        .filter_map(|id| Some(Host { zone: id.scope.zone_name()?.to_owned(), name: id.name }))
-        .filter(|host| hosts.contains(host))
-        .collect();
-    (!named.is_empty()).then_some(Denied { hosts: named, why })
+    match error.meaning() {
+        Meaning::Denied => Some(Why::Refused),
+        _ if says(&["already a member", "already in", "not a member", "not currently attached"]) => Some(Why::Settled),
+        _ if says(&["not found", "cannot be found", "does not exist", "was not found"]) => Some(Why::Missing),
+        Meaning::Invalid if error.operation.is_removal() => Some(Why::Settled),
+        Meaning::Invalid => Some(Why::Refused),
+        _ => None,
+    }
+}
+
+/// The instances that an error names.
+fn named(error: &ApiError) -> impl Iterator<Item = Host> {
+    let words = error.message.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./:".contains(c)));
+    words.filter_map(|word| Host::of_url(word.trim_end_matches(['.', ':'])))
 }
 
 #[cfg(test)]
@@ -436,43 +516,65 @@ mod tests {
     use ccm_kit::call::Failure;
 
     use super::*;
-    use crate::client::operation::TARGET_POOL_ADD;
+    use crate::client::operation::{INSTANCE_GROUP_REMOVE, Operation, TARGET_POOL_REMOVE};
 
-    fn error(status: u16, code: &str, message: &str) -> ApiError {
+    fn error(operation: Operation, status: u16, code: &str, message: &str) -> ApiError {
         let failure =
             Failure { status: Some(status), code: code.to_owned(), message: message.to_owned(), ..Failure::default() };
-        ApiError::new(TARGET_POOL_ADD, failure)
+        ApiError::new(operation, failure)
     }
 
-    fn names(error: &ApiError) -> Option<Vec<String>> {
-        let hosts = ["n1", "n2"].map(|name| Host { zone: "us-central1-b".to_owned(), name: name.to_owned() });
-        denied(error, &hosts).map(|denied| denied.hosts.into_iter().map(|host| host.name).collect())
+    fn host(name: &str) -> Host {
+        Host { zone: "us-central1-b".to_owned(), name: name.to_owned() }
     }
+
+    const N1: &str = "'https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/instances/n1'";
 
     #[test]
     fn an_instance_that_an_error_denies_is_left_out() {
-        let n1 = Some(vec!["n1".to_owned()]);
-        for (status, code, message) in [
-            (404, "notFound", "The resource 'projects/p/zones/us-central1-b/instances/n1' was not found"),
+        let use_it = "Required 'compute.instances.use' permission for 'projects/p/zones/us-central1-b/instances/n1'";
+        for (status, code, message, why) in [
+            (404, "notFound", "The resource 'projects/p/zones/us-central1-b/instances/n1' was not found", Why::Missing),
             (
                 400,
                 "invalid",
-                "Invalid value for field 'instances[0].instance': 'https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/instances/n1'. The referenced instance resource cannot be found.",
+                &*format!(
+                    "Invalid value for field 'instances[0].instance': {N1}. The referenced instance resource cannot be found."
+                ),
+                Why::Missing,
             ),
+            (400, "invalid", &*format!("{N1} is already a member of it"), Why::Settled),
+            (400, "invalid", &*format!("{N1} is of another network"), Why::Refused),
+            (403, "forbidden", use_it, Why::Refused),
         ] {
-            assert_eq!(names(&error(status, code, message)), n1, "{message}");
+            let error = error(TARGET_POOL_ADD, status, code, message);
+            assert_eq!((about(&error, &host("n1")), about(&error, &host("n2"))), (Some(why), None), "{message}");
+            assert!(concerns_some(&error), "{message}");
         }
-        for (status, code, message) in [
-            (404, "notFound", "The resource 'projects/p/regions/us-central1/targetPools/a' was not found"),
-            (404, "notFound", "The resource 'projects/p/zones/us-central1-b/instances/n3' was not found"),
-            (
-                403,
-                "forbidden",
-                "Required 'compute.instances.use' permission for 'projects/p/zones/us-central1-b/instances/n1'",
-            ),
-            (503, "backendError", "projects/p/zones/us-central1-b/instances/n1 was not found"),
+        for (status, code, message, concerns) in [
+            (404, "notFound", "The resource 'projects/p/regions/us-central1/targetPools/a' was not found", false),
+            (403, "forbidden", "Required 'compute.targetPools.addInstance' permission for 'projects/p'", false),
+            (503, "backendError", "projects/p/zones/us-central1-b/instances/n1 was not found", false),
+            (400, "invalid", "Invalid value", true),
+            (400, "badRequest", "Instance 'n1' cannot be a member.", true),
         ] {
-            assert_eq!(names(&error(status, code, message)), None, "{message}");
+            let error = error(TARGET_POOL_ADD, status, code, message);
+            assert_eq!((about(&error, &host("n1")), concerns_some(&error)), (None, concerns), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_instance_that_cannot_leave_is_no_member() {
+        let detached = "Instance is not currently attached to this target pool.";
+        for operation in [TARGET_POOL_REMOVE, INSTANCE_GROUP_REMOVE] {
+            for why in [detached, "It is something else."] {
+                let message = format!("Invalid value for field 'resource.instance': {N1}. {why}");
+                assert_eq!(
+                    about(&error(operation, 400, "invalid", &message), &host("n1")),
+                    Some(Why::Settled),
+                    "{why}"
+                );
+            }
         }
     }
 }

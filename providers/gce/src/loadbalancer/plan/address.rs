@@ -76,6 +76,7 @@ impl Draft<'_> {
         let name = self.item.names.balancer.clone();
         let left = self.observed.addresses.get(&name);
         if let Some(left) = left.filter(|left| kind.fits(left, wanted.as_deref())) {
+            self.may_use(settings, left, kind)?;
             return Ok(left.address.clone());
         }
         let reserved = wanted.as_ref().and_then(|ip| self.observed.reserved.get(ip)).filter(|it| it.name != name);
@@ -106,9 +107,12 @@ impl Draft<'_> {
             )));
         }
         if left.is_some() && !self.steps.iter().any(|step| step.kind == "Address") {
-            self.delete(Rank::WrongAddress, ADDRESS_DELETE, "Address", "it is not the wanted address");
+            self.delete_address(Rank::WrongAddress, "it is not the wanted address");
         }
-        if rule.is_none() {
+        // The reservation shows whether an internal balancer can have the address, before the external one goes.
+        let is_free = left.is_none_or(|left| left.other_user(&name).is_none());
+        let is_tried = kind.scheme == Scheme::Internal && self.former().is_some() && is_free;
+        if rule.is_none() && !is_tried {
             return Ok(wanted.unwrap_or_default());
         }
         self.reserve(wanted.as_deref(), kind, Act::Reserve)?;
@@ -252,7 +256,16 @@ impl Draft<'_> {
         let is_left = self.observed.addresses.contains_key(&name)
             && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
         if is_reserved || is_left {
-            self.delete(Rank::Release, ADDRESS_DELETE, "Address", "the forwarding rule has the address");
+            self.delete_address(Rank::Release, "the forwarding rule has the address");
         }
+    }
+
+    /// Deletes the reservation. One that an instance uses by now cannot be deleted, and stops nothing.
+    pub(super) fn delete_address(&mut self, rank: Rank, reason: &'static str) {
+        let name = &self.item.names.balancer;
+        let is_used = self.observed.addresses.get(name).is_some_and(|address| address.other_user(name).is_some());
+        let write = self.write(ADDRESS_DELETE, name);
+        let act = if is_used { Act::DeleteUnlessUsed(write) } else { Act::Send(write) };
+        self.push(rank, act, what(Verb::Delete, "Address", reason));
     }
 }

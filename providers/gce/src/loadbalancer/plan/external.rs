@@ -128,7 +128,7 @@ impl Draft<'_> {
             address = self.hold_address(settings, rule, ip(settings, rule, tier), &kind)?;
         }
         self.deny(&address)?;
-        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule))?;
+        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule).or(self.former()))?;
         self.check(&check);
         if let Some(rule) = rule.filter(|_| makes_rule) {
             self.delete_rule(differences(self.env, self.observed, self.item, settings, rule));

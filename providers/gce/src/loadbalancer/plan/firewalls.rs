@@ -80,8 +80,8 @@ impl Draft<'_> {
             // A shared rule is for no address.
             let rank = if is_shared { Rank::Firewalls } else { rank };
             let found = self.observed.firewalls.get(&wanted.name);
-            match found.filter(|_| replaced.is_some() && !is_shared && rank == Rank::Firewalls) {
-                Some(found) => self.firewall_of_next(&wanted, found)?,
+            match found.zip(replaced).filter(|_| !is_shared && rank == Rank::Firewalls) {
+                Some((found, replaced)) => self.firewall_of_next(&wanted, found, replaced)?,
                 None => self.firewall(&wanted, rank, is_shared)?,
             }
             self.is_for_checks(before, &wanted.name);
@@ -91,8 +91,13 @@ impl Draft<'_> {
 
     /// Updates the rule for a forwarding rule that replaces another one, which may never be: first it serves the current
     /// one, then both, at last the next one.
-    fn firewall_of_next(&mut self, wanted: &WantedRule, found: &Firewall) -> Result<(), ProviderError> {
-        let now = wanted.as_before(found);
+    fn firewall_of_next(
+        &mut self,
+        wanted: &WantedRule,
+        found: &Firewall,
+        replaced: &ForwardingRule,
+    ) -> Result<(), ProviderError> {
+        let now = wanted.as_before(found, &replaced.ip_address);
         let both = now.clone().and(wanted);
         let mut before = found.clone();
         for (next, rank) in [(&now, Rank::Firewalls), (&both, Rank::BothFirewalls), (wanted, Rank::LateFirewalls)] {

@@ -150,7 +150,7 @@ impl Draft<'_> {
         if makes_rule {
             self.make_internal_rule(settings, &backend, &address);
         }
-        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule))?;
+        self.firewalls(settings, &address, &check, rule.filter(|_| makes_rule).or(self.former()))?;
         self.release_address();
         self.old_internal(rule, makes_rule, &backend, &check);
         Ok(())

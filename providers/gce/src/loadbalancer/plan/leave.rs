@@ -8,30 +8,35 @@ use std::collections::BTreeSet;
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::claim::{is_foreign, real_scheme};
+use super::super::observed::Observed;
 use super::super::step::{Act, FirewallWrite, Rank};
 use super::{Draft, backend_name, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
 use crate::client::operation::{
-    ADDRESS_DELETE, BACKEND_SERVICE_DELETE, FORWARDING_RULE_DELETE, HEALTH_CHECK_DELETE, HTTP_HEALTH_CHECK_DELETE,
+    BACKEND_SERVICE_DELETE, FORWARDING_RULE_DELETE, HEALTH_CHECK_DELETE, HTTP_HEALTH_CHECK_DELETE,
     INSTANCE_GROUP_DELETE, Operation, TARGET_POOL_DELETE,
 };
 use crate::client::resource::Scope;
 
 const REASON: &str = "the Service has no load balancer of this kind any more";
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
     /// Deletes the existing objects of one kind.
     pub(super) fn leave(&mut self, scheme: Scheme) {
         let (observed, names) = (self.observed, self.item.names.clone());
         let name = &names.balancer;
         let before = self.steps.len();
+        // The other kind has a firewall rule and an address of the same names, which are used again.
+        let is_replaced = self.item.action == ServiceAction::Ensure && self.item.settings.is_some() && self.is_ours();
         let rule = observed.rules.get(name).filter(|rule| real_scheme(rule) == scheme && !is_foreign(rule));
         if rule.is_some() {
             self.delete(Rank::GoRule, FORWARDING_RULE_DELETE, "ForwardingRule", REASON);
         }
-        self.address_goes(scheme);
+        if !is_replaced {
+            self.address_goes(scheme);
+        }
         match scheme {
             Scheme::External => {
                 if observed.pools.contains_key(name) {
@@ -49,9 +54,7 @@ impl Draft<'_> {
             }
         }
         self.own_check_goes(scheme);
-        // The other kind has a firewall rule of the same name, which is updated.
-        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some() && self.is_ours();
-        if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
+        if observed.firewalls.contains_key(&names.firewall()) && !is_replaced {
             self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
         }
         // If nothing of its own is left, an interrupted creation or deletion may have stopped here.
@@ -64,6 +67,46 @@ impl Draft<'_> {
         } else if let Some(error) = observed.unread(users_of(scheme), "") {
             self.partly = Some(error.clone());
         }
+        // A finalizer says that it is looked for until it is gone.
+        let may_stay = is_replaced && self.item.begun.contains(&scheme);
+        let behind = self.steps.iter_mut().skip(before).filter(|step| may_stay && step.rank != Rank::GoRule);
+        behind.for_each(|step| (step.order, step.rank) = (u32::from(step.rank as u8), Rank::Former));
+    }
+
+    /// The rule of the former kind, which serves until it is replaced.
+    pub(super) fn former(&self) -> Option<&'a ForwardingRule> {
+        let observed: &'a Observed = self.observed;
+        let rule = observed.rule(&self.item.names).filter(|rule| !is_foreign(rule))?;
+        let kind = real_scheme(rule);
+        (self.item.action == ServiceAction::Ensure && kind != self.item.scheme && self.item.begun.contains(&kind))
+            .then_some(rule)
+    }
+
+    /// The members of the former kind follow the nodes while it serves. Those of its groups are planned with them.
+    pub(super) fn former_hosts(&mut self) {
+        let observed = self.observed;
+        match self.former().map(|rule| (real_scheme(rule), backend_name(rule))) {
+            Some((Scheme::External, _)) => {
+                let pool = observed.pools.get(&self.item.names.balancer);
+                // Without any instance nothing changes.
+                pool.and_then(|pool| self.pool_members(pool).ok());
+            }
+            Some((Scheme::Internal, Some(name))) if self.has_former_groups() => {
+                observed.backends.get(&name).into_iter().for_each(|found| self.change_backends(found));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the hosts of the former kind, which this is, are known.
+    pub(super) fn has_former_hosts(&self, kind: Scheme) -> bool {
+        self.former().is_some() && (kind == Scheme::External || self.has_former_groups())
+    }
+
+    /// Whether the groups of an internal balancer follow the nodes until it is replaced. The subnetwork, which may select
+    /// among them, was not read.
+    pub(super) fn has_former_groups(&self) -> bool {
+        self.former().is_some_and(|rule| real_scheme(rule) == Scheme::Internal) && !self.item.hosts.are_selected()
     }
 
     /// Deletes the backend services that a rule of this Service had, except `kept`, that of its successor: its own and that
@@ -104,7 +147,7 @@ impl Draft<'_> {
         let is_of_kind = |internal: bool| internal == (scheme == Scheme::Internal);
         let is_planned = self.steps.iter().any(|step| step.kind == "Address");
         if address.is_some_and(|address| is_of_kind(address.is_internal())) && !is_planned {
-            self.delete(Rank::GoBehind, ADDRESS_DELETE, "Address", REASON);
+            self.delete_address(Rank::GoBehind, REASON);
         }
     }
 

@@ -123,7 +123,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
         };
         let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
         reservations += draft.steps.iter().filter(|step| step.rank == Rank::Reserve).count();
-        if kind == Some(Scheme::Internal) {
+        if kind == Some(Scheme::Internal) || kind.is_some() && draft.has_former_groups() {
             in_groups.insert(*place, item);
         }
         all.findings.extend(item.findings.iter().cloned().chain(draft.findings));
@@ -160,7 +160,8 @@ fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, 
     };
     let mut hosts = draft();
     if item.follows() {
-        let found = existing(observed, item).filter(|kind| *kind == item.scheme);
+        let serves = |kind: &Scheme| *kind == item.scheme || hosts.has_former_hosts(*kind);
+        let found = existing(observed, item).filter(serves);
         if let Some(kind) = found.filter(|_| hosts.hosts().is_ok()) {
             return (hosts, Some(kind), Some(error));
         }
@@ -277,7 +278,6 @@ impl<'a> Draft<'a> {
         for scheme in leaving(self.item, rule) {
             self.leave(scheme);
         }
-        // Leftovers of the Service's former kind are deleted first.
         let rule = rule.filter(|rule| real_scheme(rule) == self.item.scheme);
         if self.item.action == ServiceAction::Delete {
             return Ok(());
@@ -289,6 +289,7 @@ impl<'a> Draft<'a> {
             return mixed();
         }
         let Some(settings) = &self.item.settings else { return Ok(()) };
+        self.former_hosts();
         match self.item.scheme {
             Scheme::External => self.external(settings, rule),
             Scheme::Internal => self.internal(settings, rule),
@@ -399,16 +400,19 @@ impl<'a> Draft<'a> {
         self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
         let name = &self.item.names.balancer;
         let is_planned = |rank, verb| self.steps.iter().any(|step| step.rank == rank && step.verb == verb);
-        let rule = self.observed.rule(&self.item.names).filter(|_| is_planned(Rank::OldRule, Verb::Delete));
-        let backend = rule.and_then(|_| self.observed.backends.get(name));
+        let goes = is_planned(Rank::OldRule, Verb::Delete) || self.former().is_some();
+        let rule = self.observed.rule(&self.item.names).filter(|_| goes);
+        let backend = rule.filter(|_| self.former().is_none()).and_then(|_| self.observed.backends.get(name));
         let backend = backend.filter(|_| is_planned(Rank::Pools, Verb::Update));
         let backend = backend.map(|backend| {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(json!({"protocol": backend.protocol}));
             (Act::PatchLatest(write), Verb::Update, "BackendService")
         });
+        // Only that of the same kind is reserved.
+        let at_any = self.former().is_some_and(|former| real_scheme(former) == Scheme::External);
         let rule = rule.map(|rule| {
             let write = self.write(FORWARDING_RULE_CREATE, name).body(rule.again());
-            (Act::Send(write), Verb::Create, "ForwardingRule")
+            (Act::RestoreRule { write, at_any }, Verb::Create, "ForwardingRule")
         });
         if let Some(step) = self.steps.last_mut() {
             let of = |(act, verb, kind)| Step { act, verb, kind, ..step.clone() };

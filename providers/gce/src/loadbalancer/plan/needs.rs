@@ -126,6 +126,9 @@ impl Needs {
                     cluster.internal_check_firewall(),
                 ]);
                 self.all_groups |= !env.options.skips_groups;
+                if item.action == ServiceAction::Ensure && observed.rule(names).is_some() {
+                    self.members.extend(group_hosts(observed, &item.hosts).into_iter().map(|host| host.zone));
+                }
             }
         }
     }

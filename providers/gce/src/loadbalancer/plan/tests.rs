@@ -152,7 +152,9 @@ impl Sketch {
                 let joins = matches!(step.act, Act::Join { .. });
                 self.members(write, hosts, joins);
             }
-            Act::Send(write) | Act::Keep(write) | Act::PatchLatest(write) => self.write(write, address.as_deref()),
+            Act::Send(write) | Act::RestoreRule { write, .. } | Act::Keep(write) | Act::PatchLatest(write) => {
+                self.write(write, address.as_deref());
+            }
             Act::Firewall(firewall) => self.write(&firewall.write, address.as_deref()),
         }
     }

@@ -412,3 +412,29 @@ async fn firewalls_follow_the_tags_of_instances_without_a_change_of_nodes() {
     assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s"]));
     scene.is_steady(&mut web).await;
 }
+
+/// A sync may use tags that were read for another one. The Service is then looked at again, once.
+#[tokio::test]
+async fn tags_that_were_read_before_are_looked_at_again() {
+    let mut scene = Scene::with(&["k8s-node-1"]).await;
+    scene.untagged().await;
+    let again = async |scene: &Scene, service: &mut ccm_provider::Service| {
+        let work = ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure);
+        let answer = scene.balancers().reconcile(CLUSTER, &[work], &Scope::default()).await.remove(0);
+        answer.result.unwrap();
+        answer.again
+    };
+    let (mut web, mut other) = (web(), service("other", json!({})));
+    scene.ensure(&mut web).await;
+    scene.ensure(&mut other).await;
+    scene.bed.retag("k8s-node-1", "k8s");
+    assert!(again(&scene, &mut web).await.is_some());
+    assert!(again(&scene, &mut other).await.is_some());
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    tokio::time::resume();
+    // The second one uses what was read for the first one, after its own last sync.
+    assert_eq!(again(&scene, &mut web).await, None);
+    assert_eq!(again(&scene, &mut other).await, None);
+    assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s"]));
+}

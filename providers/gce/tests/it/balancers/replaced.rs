@@ -1,10 +1,11 @@
 //! Forwarding rules that are deleted for a successor, of which something is refused.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
 use ccm_provider::Service;
 use serde_json::{Value, json};
 
-use super::scene::{LB, Scene, internal, local, ports, set, texts, web};
+use super::scene::{LB, Scene, internal, local, ports, service, set, texts, web};
 
 const FIELDS: [&str; 7] =
     ["IPAddress", "IPProtocol", "ports", "portRange", "target", "backendService", "loadBalancingScheme"];
@@ -196,12 +197,14 @@ async fn a_pool_and_its_rule_come_back_if_the_next_pool_is_refused() {
     let ip = scene.ensure(&mut asked).await;
     let before = served(&scene);
     asked.spec.session_affinity = "ClientIP".to_owned();
-    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "targetPools.insert").window(0, 1));
+    let next = Rule { params: Some("CLIENT_IP".to_owned()), ..Rule::every(refusal(400, "invalid")) };
+    scene.cloud().fault(next.on("compute", "targetPools.insert"));
     for _ in 0..2 {
         scene.refused(&mut asked).await;
         assert_eq!((served(&scene), scene.members()), (before.clone(), 2));
         assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
     }
+    scene.cloud().faults(Faults::clear);
     scene.restart().await;
     assert_eq!(scene.ensure(&mut asked).await, ip);
     scene.is_steady(&mut asked).await;
@@ -240,9 +243,80 @@ async fn a_pool_that_comes_back_has_all_present_nodes() {
     scene.ensure(&mut asked).await;
     scene.nodes.extend(new);
     asked.spec.session_affinity = "ClientIP".to_owned();
-    scene.cloud().fault(Rule::every(refusal(400, "invalid")).on("compute", "targetPools.insert").window(0, 1));
+    let next = Rule { params: Some("CLIENT_IP".to_owned()), ..Rule::every(refusal(400, "invalid")) };
+    scene.cloud().fault(next.on("compute", "targetPools.insert"));
     scene.refused(&mut asked).await;
     assert_eq!(scene.members(), 250);
     assert_eq!(scene.find("targetPools", LB).unwrap()["sessionAffinity"], "NONE");
     scene.is_correct();
+}
+
+/// Each reservation counts, and a region has few.
+#[tokio::test]
+async fn the_address_of_a_rule_that_has_come_back_is_released() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        let mut scene = Scene::with(&["n1"]).await;
+        let mut asked = kind(web());
+        let ip = scene.ensure(&mut asked).await;
+        let before = served(&scene);
+        asked.spec.ports = ports("TCP", &[8080]);
+        let next = Rule { params: Some("8080".to_owned()), ..Rule::every(refusal(403, "quotaExceeded")) };
+        scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+        for round in 0..3 {
+            let mark = scene.cloud().mark();
+            scene.refused(&mut asked).await;
+            assert_eq!(served(&scene), before);
+            assert_eq!(scene.find("addresses", LB), None);
+            // Nothing is reserved for a rule that is not tried.
+            let is_tried = scene.writes(mark).iter().any(|write| write == "addresses.insert");
+            assert_eq!(is_tried, round == 0);
+        }
+        scene.cloud().faults(Faults::clear);
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut asked).await, ip);
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
+/// More Services than a region has addresses to reserve.
+#[tokio::test]
+async fn refused_replacements_leave_reservations_for_others() {
+    let quotas = [("STATIC_ADDRESSES".to_owned(), 8)].into();
+    let scene = Scene::of(Options { quotas, ..Options::default() }, &["n1"], "", &[]).await;
+    let next = Rule { params: Some("8080".to_owned()), ..Rule::every(refusal(403, "quotaExceeded")) };
+    scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+    for number in 0..9 {
+        let mut asked = service(&format!("s{number}"), json!({}));
+        scene.ensure(&mut asked).await;
+        asked.spec.ports = ports("TCP", &[8080]);
+        scene.refused(&mut asked).await;
+    }
+    let mut other = web();
+    let ip = scene.ensure(&mut other).await;
+    other.spec.ports = ports("TCP", &[81]);
+    assert_eq!(scene.ensure(&mut other).await, ip);
+}
+
+/// Each trial deletes what serves.
+#[tokio::test]
+async fn an_annotation_of_others_is_no_reason_to_try_a_refused_replacement_again() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    scene.ensure(&mut asked).await;
+    asked.spec.ports = ports("TCP", &[8080]);
+    let next = Rule { params: Some("8080".to_owned()), ..Rule::every(refusal(400, "invalid")) };
+    scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+    scene.refused(&mut asked).await;
+    for (key, is_tried) in [
+        ("team.example/owner", false),
+        ("argocd.argoproj.io/tracking-id", false),
+        ("cloud.google.com/network-tier", true),
+    ] {
+        set(&mut asked, key, "Premium");
+        let mark = scene.cloud().mark();
+        scene.refused(&mut asked).await;
+        let writes = scene.writes(mark);
+        assert_eq!(writes.iter().any(|write| write == "forwardingRules.delete"), is_tried, "{key}: {writes:?}");
+    }
 }
