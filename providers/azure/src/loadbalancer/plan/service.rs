@@ -14,9 +14,9 @@ use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
 use super::super::wanted::{Given, Item, PublicIp, Settings, refused};
+use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
 use super::balancer::{self, Edit};
-use super::Planner;
 use crate::annotations::{self as keys, Scheme};
 use crate::client::id::ArmId;
 
