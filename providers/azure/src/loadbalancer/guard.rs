@@ -28,10 +28,10 @@ fn problem(env: &Env, wanted: &Wanted, write: &Write) -> Option<String> {
             let is_ours = !services.is_empty() && (cluster.is_empty() || json::same(cluster, &wanted.cluster));
             (is_deleted && !is_ours).then(|| format!("the public IP address {} is not made here", change.id))
         }
-        Write::DeleteBalancer(id) if !env.manages(&wanted.cluster, id.name()) => {
-            Some(format!("the load balancer {id} is not managed"))
+        Write::DeleteBalancer(change) if !env.manages(&wanted.cluster, &change.name) => {
+            Some(format!("the load balancer {} is not managed", change.id))
         }
-        Write::Balancer(change) => lost_rule(env, wanted, change)
+        Write::Balancer(change) | Write::DeleteBalancer(change) => lost_rule(env, wanted, change)
             .map(|rule| format!("the rule {rule} of the load balancer {} is of no Service in this work", change.name)),
         _ => None,
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use super::json::{self, same};
 use super::machines::Machine;
 use super::names::{self, Family};
 use super::observed::Observed;
+use super::plan::balancer::BalancerChange;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
@@ -173,12 +175,16 @@ impl Members {
 }
 
 /// The changes of the pools of one machine or model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Pools {
     pub(crate) add: BTreeSet<(ArmId, Family)>,
     pub(crate) remove: BTreeSet<ArmId>,
     /// The pools that the same plan makes. Without the address of any Service that needs them, they are not made.
     pub(crate) new: BTreeSet<ArmId>,
+    /// The load balancers that go with these removals, if all their Services leave them.
+    pub(crate) gone: Arc<[BalancerChange]>,
+    /// Whether the same plan writes the machine or model before: it is read again.
+    pub(crate) is_second: bool,
 }
 
 /// A change of an interface.
@@ -350,10 +356,12 @@ impl PoolChange {
 }
 
 impl Pools {
-    /// Without the new pools that have not been made.
-    pub(crate) fn that_exist(&self, made: &BTreeSet<String>) -> Self {
+    /// Without the new pools that have not been made, and without the load balancers that `stay` nevertheless.
+    pub(crate) fn that_exist(&self, made: &BTreeSet<String>, stays: impl Fn(&BalancerChange) -> bool) -> Self {
         let mut pools = self.clone();
         pools.add.retain(|(pool, _)| !self.new.contains(pool) || made.contains(&pool.folded()));
+        let staying: Vec<&ArmId> = self.gone.iter().filter(|change| stays(change)).map(|change| &change.id).collect();
+        pools.remove.retain(|pool| pool.parent().is_none_or(|balancer| !staying.contains(&&balancer)));
         pools
     }
 

@@ -143,9 +143,9 @@ mod tests {
             }});
             let before = json!({"etag": etag, "properties": {"securityRules": [rule]}});
             let own: BTreeSet<String> = own.iter().map(|&ip| ip.to_owned()).collect();
-            let keep = Keep { own, ..Keep::default() };
+            let keep = Some(Keep { own, ..Keep::default() });
             let id = Env::default().security_group_id();
-            needed(Write::Security(SecurityChange { id, before, parts: Vec::new(), keep }))
+            needed(Write::Security(SecurityChange { id, before, parts: Vec::new(), keep, is_second: false }))
         };
         assert_eq!(group("a", &["192.0.2.1"]), Parts::NONE);
         assert_eq!(group("", &["192.0.2.1"]), Parts::ALL, "it has no guard");
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(address(Value::Null, uses(), "young"), Parts::NONE);
         assert_eq!(address(Value::Null, uses(), "old"), Parts::PUBLIC_IPS, "users may have made it");
         assert_eq!(address(json!({"etag": "a"}), EditKind::Release { stays: false }, "young"), Parts::ALL);
-        assert_eq!(needed(Write::DeleteBalancer(id("lb"))), Parts::ALL);
+        assert_eq!(needed(Write::DeleteBalancer(BalancerChange::new(&Env::default(), "lb", None))), Parts::ALL);
         let mut failed = Plan::default();
         failed.failed.insert(0, ProviderError::unknown("it is not there"));
         assert_eq!(needed_now(&failed, |_| true), Parts::ALL);

@@ -4,7 +4,6 @@
 //! out. Writes are guarded by ETags; a conflict is planned again by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +32,9 @@ use super::waiting::Waiting;
 use crate::annotations as keys;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
-    PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
+    LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_GET, NIC_PUT, NSG_GET, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE,
+    PLS_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_GET, VMSS_PUT, VMSS_VM_GET,
+    VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Look, Pending, Sent, State};
 
@@ -130,18 +130,17 @@ impl End {
     }
 }
 
-/// Whether the public IP addresses of a part exist, and what must go before it is gone.
-fn takes_part(edit: &Edit, made: &Made) -> bool {
-    let made = made.lock();
-    let is_ready = |id: &ArmId| made.ready.contains(&id.folded());
-    // A frontend goes with its load balancer.
-    let is_gone = |id: &ArmId| is_ready(id) || id.parent().is_some_and(|balancer| is_ready(&balancer));
-    edit.needs.iter().chain(&edit.waits).all(is_ready) && edit.follows.iter().all(is_gone)
-}
-
 impl Writer<'_> {
     /// Sends a write.
     pub(super) async fn apply(&self, write: &Write, made: &Made) -> Result<Written, ProviderError> {
+        let partial;
+        let write = match write {
+            Write::DeleteBalancer(change) if !made.lock().is_whole(change) => {
+                partial = Write::Balancer(BalancerChange { is_second: true, ..change.clone() });
+                &partial
+            }
+            _ => write,
+        };
         let request = match write {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
@@ -154,8 +153,11 @@ impl Writer<'_> {
                     false => change,
                 };
                 let after = self.balancer_after(change, made);
-                if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
-                {
+                if change.is_new() && BalancerChange::is_empty(&after) {
+                    return Ok(Written::Done);
+                }
+                if after == change.before && !change.has_failed() {
+                    Self::completed(write, made);
                     return Ok(Written::Done);
                 }
                 if change.is_new() {
@@ -163,7 +165,7 @@ impl Writer<'_> {
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
             }
-            Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
+            Write::DeleteBalancer(change) => client::Write::bare(LB_DELETE, change.id.clone()),
             Write::Security(change) => return self.security(change, made).await,
             // Without the address of any Service that needs it, it was not made.
             Write::Pool(change) if change.is_new() && !made.lock().pools.contains(&change.id.folded()) => {
@@ -179,7 +181,7 @@ impl Writer<'_> {
                 let body = Some(serde_json::json!({"pools": pools}));
                 client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
             }
-            Write::Model(_) | Write::Instance(_) | Write::Interface(_) => match Self::member(write, made) {
+            Write::Model(_) | Write::Instance(_) | Write::Interface(_) => match self.member(write, made).await? {
                 Some(request) => request,
                 None => return Ok(Written::Done),
             },
@@ -278,7 +280,8 @@ impl Writer<'_> {
                 let operation = operation(&pending);
                 let change = match write {
                     Write::Balancer(change) if !change.edits.is_empty() => {
-                        let edits = change.edits.iter().filter(|edit| takes_part(edit, made));
+                        let made = made.lock();
+                        let edits = change.edits.iter().filter(|edit| made.may_be_sent(edit));
                         Some(Change::Balancer(edits.cloned().collect()))
                     }
                     Write::Security(change) => {
@@ -313,23 +316,45 @@ impl Writer<'_> {
     }
 
     /// The write of a machine or of a model, if something changes.
-    fn member(write: &Write, made: &Made) -> Option<client::Write> {
-        let that_exist = |pools: &Pools| pools.that_exist(&made.lock().pools);
-        match write {
+    async fn member(&self, write: &Write, made: &Made) -> Result<Option<client::Write>, ProviderError> {
+        let that_exist = |pools: &Pools| {
+            let made = made.lock();
+            pools.that_exist(&made.pools, |change| !made.is_whole(change))
+        };
+        Ok(match write {
             Write::Model(change) => {
-                let change = ModelChange { pools: that_exist(&change.pools), ..change.clone() };
-                Some(client::Write::put(VMSS_PUT, change.id.clone(), change.body()?))
+                let mut change = ModelChange { pools: that_exist(&change.pools), ..change.clone() };
+                self.read_again(VMSS_GET, &change.id, &change.pools, &mut change.before).await?;
+                change.body().map(|body| client::Write::put(VMSS_PUT, change.id, body))
             }
             Write::Instance(change) => {
-                let change = InstanceChange { pools: that_exist(&change.pools), ..change.clone() };
-                Some(client::Write::put(VMSS_VM_PUT, change.id.clone(), change.body()?))
+                let mut change = InstanceChange { pools: that_exist(&change.pools), ..change.clone() };
+                self.read_again(VMSS_VM_GET, &change.id, &change.pools, &mut change.before).await?;
+                change.body().map(|body| client::Write::put(VMSS_VM_PUT, change.id, body))
             }
             Write::Interface(change) => {
-                let change = InterfaceChange { pools: that_exist(&change.pools), ..change.clone() };
-                Some(client::Write::put(NIC_PUT, change.id.clone(), change.body()?).unguarded())
+                let mut change = InterfaceChange { pools: that_exist(&change.pools), ..change.clone() };
+                self.read_again(NIC_GET, &change.id, &change.pools, &mut change.before).await?;
+                change.body().map(|body| client::Write::put(NIC_PUT, change.id, body).unguarded())
             }
             _ => None,
+        })
+    }
+
+    /// A machine or model as it is now, if this plan has written it before and something is left to do.
+    async fn read_again(
+        &self,
+        get: client::operation::Operation,
+        id: &ArmId,
+        pools: &Pools,
+        before: &mut Value,
+    ) -> Result<(), ProviderError> {
+        if pools.is_second && !pools.remove.is_empty() {
+            let text = || format!("somebody has deleted {}", id.name());
+            let read = self.client.get(get, id).await?;
+            *before = read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?;
         }
+        Ok(())
     }
 
     /// A write has ended; `object` is what it has made.
@@ -345,8 +370,8 @@ impl Writer<'_> {
         match (repair::neighbor(message), repair::user(message), write) {
             (Some(id), ..) => self.repairs.repair(self.client, &id).await,
             // Those of other resource groups are not the cluster's.
-            (None, Some(set), Write::DeleteBalancer(id)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
-                self.repairs.detach(self.client, self.env, &set, id).await
+            (None, Some(set), Write::DeleteBalancer(change)) if set.group().eq_ignore_ascii_case(&self.env.group) => {
+                self.repairs.detach(self.client, self.env, &set, &change.id).await
             }
             _ => false,
         }
@@ -354,7 +379,8 @@ impl Writer<'_> {
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
     fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
-        change.after(self.env, |edit: &Edit| takes_part(edit, made))
+        let made = made.lock();
+        change.after(self.env, |edit: &Edit| made.may_be_sent(edit))
     }
 
     async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
@@ -377,13 +403,19 @@ impl Writer<'_> {
 
     async fn security(&self, change: &SecurityChange, made: &Made) -> Result<Written, ProviderError> {
         self.find_addresses(change, made).await?;
-        let address = |reached: &Reached| -> Option<IpAddr> {
-            match reached {
-                Reached::Known(ip) => Some(*ip),
-                Reached::Of(id) => made.lock().addresses.get(&id.folded()).copied(),
-            }
-        };
-        let (after, left_out) = change.after(self.env, &change.before, address);
+        let mut change = change.clone();
+        if change.is_second {
+            change.before = match self.reads.recent.seen(&change.id) {
+                Some(group) => group,
+                None => {
+                    let text = || format!("somebody has deleted the security group {}", change.id.name());
+                    let read = self.client.get(NSG_GET, &change.id).await?;
+                    read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?
+                }
+            };
+        }
+        let change = &change;
+        let (after, left_out) = change.after(self.env, &change.before, &made.lock());
         // The next observation shows the addresses, so that its plan leaves out only the Services without a place.
         if !left_out.is_empty() {
             self.reads.known.forget(Duration::ZERO);
@@ -391,6 +423,7 @@ impl Writer<'_> {
             return Err(ProviderError::new(ErrorClass::Conflict, text));
         }
         if after == change.before && !has_failed(&after) {
+            Self::completed(&Write::Security(change.clone()), made);
             return Ok(Written::Done);
         }
         let request = client::Write::put(NSG_PUT, change.id.clone(), after);
@@ -475,14 +508,25 @@ impl Writer<'_> {
         if let Write::DeleteLink(deletion) = write {
             made.lock().ready.insert(deletion.id.folded());
         }
-        if let Write::DeleteBalancer(id) = write {
-            made.lock().ready.insert(id.folded());
+        let mut made = made.lock();
+        match write {
+            Write::DeleteBalancer(change) => drop(made.ready.insert(change.id.folded())),
+            Write::Security(change) => {
+                let due = change.parts.iter().filter(|part| part.is_due(&made)).map(|part| part.claim.place);
+                let due: Vec<usize> = due.collect();
+                made.admitted.extend(due);
+            }
+            Write::Pool(change) if !change.add.is_empty() => drop(made.filled.insert(change.id.folded())),
+            Write::Instance(InstanceChange { pools, .. }) | Write::Interface(InterfaceChange { pools, .. }) => {
+                made.filled.extend(pools.add.iter().map(|(pool, _)| pool.folded()));
+            }
+            _ => {}
         }
-        if let Write::Balancer(change) = write {
-            let parts: Vec<&Edit> = change.edits.iter().filter(|edit| takes_part(edit, made)).collect();
+        if let Write::Balancer(change) | Write::DeleteBalancer(change) = write {
+            let parts: Vec<&Edit> = change.edits.iter().filter(|edit| made.may_be_sent(edit)).collect();
             let gone = parts.iter().filter(|edit| edit.moves).flat_map(|edit| &edit.drops);
             let pools = parts.iter().flat_map(|edit| &edit.pools);
-            let mut made = made.lock();
+            made.parts.extend(parts.iter().map(|edit| (change.id.folded(), edit.place)));
             made.ready.extend(gone.map(|name| change.id.child("frontendIPConfigurations", name).folded()));
             made.pools.extend(pools.map(|name| change.id.child("backendAddressPools", name).folded()));
         }

@@ -51,6 +51,14 @@ pub(crate) struct Edit {
     pub(crate) follows: Vec<ArmId>,
     /// Whether the Service moves from this load balancer to another of the kind.
     pub(crate) moves: bool,
+    /// Whether the Service leaves this load balancer because another one serves it.
+    pub(crate) leaves: bool,
+    /// The other one, which has its part before.
+    pub(crate) joins: Option<ArmId>,
+    /// The pools of the other one, which get members before.
+    pub(crate) fills: Vec<ArmId>,
+    /// Whether the security group admits its clients before.
+    pub(crate) admits: bool,
     /// Whether the published address is on no load balancer until this is written.
     pub(crate) is_cut_off: bool,
 }
@@ -97,6 +105,19 @@ impl BalancerChange {
         let first = Self { edits: first, ..self.clone() };
         let before = first.after(env, |_| true);
         (first, Self { before, edits: second, is_second: true, ..self.clone() })
+    }
+
+    /// The same in two writes: the second has the Services that leave because another one serves them. Those that are
+    /// deleted are in the first if others are.
+    pub(crate) fn without_leaving(&self, env: &Env) -> (Self, Self) {
+        let stays = |edit: &Edit| !edit.pools.is_empty();
+        let has_others = self.edits.iter().any(stays);
+        let (second, first): (Vec<Edit>, Vec<Edit>) =
+            self.edits.iter().cloned().partition(|edit| edit.leaves || !has_others);
+        let first = Self { edits: first, ..self.clone() };
+        let before = first.after(env, |_| true);
+        let is_second = self.is_second || !first.edits.is_empty();
+        (first, Self { before, edits: second, is_second, ..self.clone() })
     }
 
     /// Whether nothing is left on it.
@@ -174,9 +195,31 @@ impl Edit {
             || pools.iter().any(|pool| self.leaves(pool))
     }
 
+    /// Whether clients that this serves must go elsewhere: to another address or port.
+    pub(super) fn redirects(&self, balancer: &Value) -> bool {
+        let frontends = json::items(balancer, "frontendIPConfigurations");
+        let keeps = |rule: &Value| {
+            let wanted = json::named(&self.rules, json::name(rule));
+            wanted.is_some_and(|wanted| {
+                PASSED.iter().all(|field| has_all(field_of(rule, field), field_of(wanted, field)))
+            })
+        };
+        let mut own = json::items(balancer, "loadBalancingRules").iter().filter(|rule| self.owns(rule)).peekable();
+        let replaces = |frontend: &Value| json::named(frontends, json::name(frontend)).is_some();
+        let is_served = own.peek().is_some() && !self.rules.is_empty();
+        is_served && (self.frontends.iter().any(replaces) || !own.all(keeps))
+    }
+
     fn owns(&self, object: &Value) -> bool {
         names::is_of(json::name(object), &self.base)
     }
+}
+
+/// What decides about the address and the port with which traffic passes a rule, and arrives at a node.
+const PASSED: [&str; 5] = ["protocol", "frontendPort", "backendPort", "enableFloatingIP", "frontendIPConfiguration"];
+
+fn field_of<'v>(object: &'v Value, field: &str) -> &'v Value {
+    json::at(object, &["properties", field])
 }
 
 /// A rule names its pool twice: the list must not name the former one.

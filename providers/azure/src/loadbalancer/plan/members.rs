@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
@@ -68,7 +69,6 @@ impl Planner<'_> {
             self.members_of_all(owner);
         }
         self.own_members();
-        self.last_members();
     }
 
     /// The members of the pools of all nodes.
@@ -245,9 +245,11 @@ impl Planner<'_> {
     /// The Service of a write of a pool, and one of those that change the load balancer: a write of it that still runs would
     /// be cancelled.
     fn items_of_pool(&self, change: &BalancerChange, owner: usize) -> (usize, BTreeSet<usize>) {
-        let stays = |edit: &&Edit| !edit.moves && self.reached.contains_key(&edit.place);
+        let is_first = |edit: &&Edit| !edit.moves && !edit.leaves;
+        let stays = |edit: &&Edit| is_first(edit) && self.reached.contains_key(&edit.place);
         let reached = change.edits.iter().find(stays).map(|edit| edit.place);
-        let last = change.edits.iter().find(|edit| !edit.moves).or_else(|| change.edits.first());
+        let last = change.edits.iter().find(is_first).or_else(|| change.edits.iter().find(|edit| !edit.moves));
+        let last = last.or_else(|| change.edits.first());
         (reached.unwrap_or(owner), last.into_iter().map(|edit| edit.place).collect())
     }
 
@@ -503,15 +505,16 @@ impl Planner<'_> {
     }
 
     /// A load balancer with instances of scale sets cannot be deleted: they leave before.
-    fn last_members(&mut self) {
-        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+    pub(super) fn last_members(&mut self) {
+        let deletion = |step: &Step<Write>| {
+            if let Write::DeleteBalancer(change) = &step.write { Some(change.clone()) } else { None }
+        };
+        let gone: Arc<[BalancerChange]> = self.steps.iter().filter_map(deletion).collect();
         // One write for each machine, also if both load balancers go.
         let (mut machines, mut models) = (BTreeMap::<Machine, Pools>::new(), BTreeMap::<ArmId, Pools>::new());
         let mut places = BTreeSet::new();
-        for (change, _) in balancers.iter().filter(|(change, body)| !change.is_new() && BalancerChange::is_empty(body))
-        {
-            let scheme = scheme_of(&change.name);
-            if self.env.pools == PoolKind::Addresses || change.edits.is_empty() || self.env.leaves_members(scheme) {
+        for change in gone.iter() {
+            if self.env.pools == PoolKind::Addresses || self.env.leaves_members(scheme_of(&change.name)) {
                 continue;
             }
             places.extend(change.edits.iter().map(|edit| edit.place));
@@ -524,6 +527,11 @@ impl Planner<'_> {
                 }
             }
         }
+        let written = |id: &ArmId| self.steps.iter().any(|step| step.part == Part::of(Kind::Members, id.folded()));
+        let is_second = |machine: &Machine| self.observed.interfaces.of(machine).is_some_and(|(id, _)| written(&id));
+        models.iter_mut().for_each(|(set, pools)| pools.is_second = written(set));
+        machines.iter_mut().for_each(|(machine, pools)| pools.is_second = is_second(machine));
+        models.values_mut().chain(machines.values_mut()).for_each(|pools| pools.gone = gone.clone());
         for (set, pools) in models {
             self.model_step(&set, pools, &places, LAST_MODELS);
         }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::env::Env;
 use super::json::{self, same};
+use super::members::{InstanceChange, InterfaceChange};
 use super::names::without_internal;
 use super::observed::Observed;
 use super::wanted::{Item, Wanted};
@@ -19,6 +20,7 @@ use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 
 pub(crate) mod address;
+mod admission;
 mod backends;
 pub(crate) mod balancer;
 mod handover;
@@ -49,10 +51,9 @@ const ADDRESSES: u32 = 0;
 /// Load balancers that Services leave for another one of the kind, with the same address.
 const MOVED: u32 = 8;
 const BALANCERS: u32 = 10;
-/// Load balancers that Services leave for another one.
-const LEFT_BALANCERS: u32 = 12;
-const RULES: u32 = 20;
-const SHARED_ADDRESSES: u32 = 50;
+/// Load balancers that Services leave for another one, which serves them by now.
+const LEFT_BALANCERS: u32 = 54;
+const SHARED_ADDRESSES: u32 = 56;
 const GONE_BALANCERS: u32 = 80;
 const GONE_ADDRESSES: u32 = 90;
 
@@ -96,11 +97,14 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
         planner.attempt(*place);
     }
     planner.hand_over();
-    planner.address_steps();
-    planner.balancer_steps();
+    planner.put_swaps_off();
     planner.places = planner.places_of_nodes();
     planner.rule_steps();
+    planner.address_steps();
+    planner.balancer_steps();
     planner.member_steps();
+    planner.tie();
+    planner.last_members();
     planner.outbound_warnings();
     let Planner { mut steps, findings, mut failed, without_link, .. } = planner;
     for (place, error) in without_link {
@@ -210,19 +214,80 @@ impl<'a> Planner<'a> {
     }
 
     fn balancer_steps(&mut self) {
-        self.put_swaps_off();
         let changes: Vec<BalancerChange> = self.balancers.values().map(|(change, _)| change.clone()).collect();
-        for change in changes {
-            if !change.edits.iter().any(|edit| edit.moves) {
-                self.balancer_step(change, BALANCERS, BTreeSet::new());
+        for mut change in changes {
+            let mut others = BTreeSet::new();
+            if change.edits.iter().any(|edit| edit.moves) {
+                // Services that move give their addresses up first. Those that come wait for the same elsewhere.
+                let (first, second) = change.parted(self.env);
+                others = first.edits.iter().map(|edit| edit.place).collect();
+                self.balancer_step(first, MOVED, BTreeSet::new());
+                if second.edits.is_empty() {
+                    continue;
+                }
+                change = second;
+            }
+            if !change.edits.iter().any(|edit| edit.leaves) {
+                self.balancer_step(change, BALANCERS, others);
                 continue;
             }
-            // Services that move give their addresses up first. Those that come wait for the same elsewhere.
-            let (first, second) = change.parted(self.env);
-            let places = first.edits.iter().map(|edit| edit.place).collect();
-            self.balancer_step(first, MOVED, BTreeSet::new());
-            if !second.edits.is_empty() {
-                self.balancer_step(second, BALANCERS, places);
+            let (first, second) = change.without_leaving(self.env);
+            if !first.edits.is_empty() {
+                let places: Vec<usize> = first.edits.iter().map(|edit| edit.place).collect();
+                self.balancer_step(first, BALANCERS, others.clone());
+                others.extend(places);
+            }
+            self.balancer_step(second, LEFT_BALANCERS, others);
+        }
+    }
+
+    /// Leaves everything of some Services on load balancers as it is.
+    fn take_back(&mut self, places: &BTreeSet<usize>) {
+        for (change, body) in self.balancers.values_mut() {
+            change.edits.retain(|edit| !places.contains(&edit.place));
+            body.clone_from(&change.before);
+            change.edits.iter().for_each(|edit| edit.apply(body));
+        }
+        self.balancers.retain(|_, (change, _)| !change.is_new() || !change.edits.is_empty());
+        self.addresses.values_mut().for_each(|change| change.edits.retain(|edit| !places.contains(&edit.place)));
+        self.addresses.retain(|_, change| !change.edits.is_empty());
+        let is_of = |step: &Step<Write>| matches!(&step.items, Items::Some(of) if of.is_subset(places));
+        self.steps.retain(|step| !is_of(step));
+        self.reached.retain(|place, _| !places.contains(place));
+    }
+
+    /// What waits for what, of that which this plan writes.
+    fn tie(&mut self) {
+        let (mut sent, mut filled) = (BTreeSet::new(), BTreeSet::new());
+        let mut has_members = false;
+        for step in &self.steps {
+            has_members |= step.part.kind == Kind::Members;
+            match &step.write {
+                Write::Balancer(change) | Write::DeleteBalancer(change) => {
+                    sent.extend(change.edits.iter().map(|edit| (change.id.clone(), edit.place)));
+                }
+                Write::Pool(change) if !change.add.is_empty() => drop(filled.insert(change.id.clone())),
+                Write::Instance(InstanceChange { pools, .. }) | Write::Interface(InterfaceChange { pools, .. }) => {
+                    filled.extend(pools.add.iter().map(|(pool, _)| pool.clone()));
+                }
+                _ => {}
+            }
+        }
+        for step in &mut self.steps {
+            match &mut step.write {
+                Write::Balancer(change) | Write::DeleteBalancer(change) => {
+                    // Members change the ETag.
+                    change.is_second |= has_members && change.edits.iter().any(|edit| edit.leaves);
+                    for edit in &mut change.edits {
+                        edit.joins = edit.joins.take().filter(|id| sent.contains(&(id.clone(), edit.place)));
+                        edit.fills.retain(|pool| filled.contains(pool));
+                    }
+                }
+                Write::Security(change) => change.parts.iter_mut().for_each(|part| {
+                    let place = part.claim.place;
+                    part.frames.retain(|id| sent.contains(&(id.clone(), place)));
+                }),
+                _ => {}
             }
         }
     }
@@ -239,15 +304,10 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let places: BTreeSet<usize> = second.edits.iter().map(|edit| edit.place).collect();
-            for (change, body) in self.balancers.values_mut() {
-                change.edits.retain(|edit| !places.contains(&edit.place));
-                body.clone_from(&change.before);
-                change.edits.iter().for_each(|edit| edit.apply(body));
-            }
+            self.take_back(&places);
             for place in places {
                 let text = format!("the Service moves to the load balancer {} when others have left it", second.name);
                 self.failed.entry(place).or_insert_with(|| ProviderError::in_progress(text, SOON));
-                self.reached.remove(&place);
             }
         }
     }
@@ -268,11 +328,9 @@ impl<'a> Planner<'a> {
             let text = "no frontend is left";
             let summary = summary(Verb::Delete, "LoadBalancer", &change.id, text, Risk::Disruptive);
             let stage = if stage == MOVED { MOVED } else { GONE_BALANCERS };
-            self.push(Write::DeleteBalancer(change.id), summary, places, Part::new(Kind::Retire), stage);
+            self.push(Write::DeleteBalancer(change), summary, places, Part::new(Kind::Retire), stage);
             return;
         }
-        let leaves = change.edits.iter().any(|edit| leaving(edit) && self.reached.contains_key(&edit.place));
-        let stage = if leaves && stage != MOVED { LEFT_BALANCERS } else { stage };
         let verb = if change.is_new() { Verb::Create } else { Verb::Update };
         let mut summary = summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
         summary.changes = differences(&change.before, &after);

@@ -31,7 +31,7 @@ impl Planner<'_> {
         let name = |pool: &ArmId| pool.parent().map(|balancer| balancer.name().to_lowercase()).unwrap_or_default();
         for step in &self.steps {
             match &step.write {
-                Write::DeleteBalancer(id) => drop(deleted.insert(id.name().to_lowercase())),
+                Write::DeleteBalancer(change) => drop(deleted.insert(change.name.to_lowercase())),
                 Write::Pool(change) if is_pool_of_all(&self.wanted.cluster, change.id.name()) => {
                     let gone = change.remove.iter().filter(|ip| live.contains(*ip) && !joining.contains(*ip));
                     left.entry(name(&change.id)).or_default().extend(gone.cloned());

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ccm_kit::balancer::{Items, Kind, Part, Step};
-use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
+use ccm_provider::{ProviderError, ServiceAction};
 use serde_json::Value;
 
 use super::super::claim;
@@ -17,13 +16,10 @@ use super::super::wanted::access::Access;
 use super::super::wanted::hosts::addresses_of;
 use super::super::wanted::{Destinations, Item, refused};
 use super::backends::Holders;
-use super::security::{self, Claim, Keep, by_family, has_failed};
+use super::security::{self, Claim, Keep, Ports, by_family, has_failed};
 use super::service::Reached;
-use super::step::{SecurityChange, SecurityPart, Write};
-use super::{Planner, RULES, summary};
-
-/// The needs of security rules: the address.
-const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
+use super::step::{Results, SecurityChange, SecurityPart};
+use super::{Planner, admission};
 
 /// What is where a Service is, besides it: for all Services, so that they do not look through each other's objects.
 struct Others<'a> {
@@ -34,6 +30,8 @@ struct Others<'a> {
     /// The load balancing rules of Services that stay, by the address of the frontend.
     rules: BTreeMap<IpAddr, Vec<&'a Value>>,
     holders: Holders,
+    /// See [`Keep`].
+    unsettled: BTreeMap<String, Ports>,
 }
 
 impl<'a> Planner<'a> {
@@ -59,11 +57,12 @@ impl<'a> Planner<'a> {
             return self.fail_rules(&ProviderError::unknown("the Services of the cluster are not known yet"), false);
         };
         let others = self.others(facts);
-        let mut parts = Vec::new();
+        let (mut parts, mut lost) = (Vec::new(), BTreeSet::new());
         for (place, item) in &self.wanted.items {
             let Some(mut part) = self.part(*place, item, facts, &others) else { continue };
             if let Some(refusal) = self.observed.refused_rules.get(&item.key) {
                 self.failed.entry(*place).or_insert_with(|| refusal.clone());
+                lost.insert(*place);
                 // What was refused late is still shown.
                 if !has_failed(group) {
                     continue;
@@ -74,43 +73,19 @@ impl<'a> Planner<'a> {
             parts.push(part);
         }
         let mut keep = keep(facts, &parts);
+        keep.unsettled.clone_from(&others.unsettled);
         let frontends = self.observed.frontends();
         keep.own.extend(frontends.filter_map(|frontend| self.index.address(frontend)).map(|ip| ip.to_string()));
         let keys = parts.iter().filter_map(|part| Some(&*self.wanted.items.get(&part.claim.place)?.key)).collect();
         self.add_joining(facts, &others.holders, &keys, &mut keep);
         keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
-        let mut before = group.clone();
-        tags::set_configured(&mut before, &self.env.tags, &self.env.system_tags);
-        let claims: Vec<Claim> = parts.iter().map(|part| part.claim.clone()).collect();
-        let (after, failed) = security::after(&before, &claims, Some(&keep));
-        // Those that have no place are not in the write: it would be planned again for them.
-        parts.retain(|part| !failed.contains_key(&part.claim.place));
-        for (place, error) in failed {
-            self.failed.entry(place).or_insert(error);
-        }
-        let satisfied = security::satisfied(group, parts.iter().map(|part| &part.claim));
-        // In a group whose last write has failed, nothing is certain.
-        let is_due = |part: &&SecurityPart| {
-            has_failed(group) || !part.pending.is_empty() || !satisfied.contains(&part.claim.place)
-        };
-        let mut places: BTreeSet<usize> = parts.iter().filter(is_due).map(|part| part.claim.place).collect();
-        let differs = after != *group || has_failed(group);
-        if differs && places.is_empty() {
-            places.extend(self.first_whole().or_else(|| self.wanted.items.keys().next().copied()));
-        }
-        let is_pending = parts.iter().any(|part| !part.pending.is_empty());
-        if !differs && !is_pending || places.is_empty() {
-            return;
-        }
-        let id = self.env.security_group_id();
-        let summary = summary(Verb::Update, "SecurityGroup", &id, "security rules differ", Risk::None);
-        let write = Write::Security(SecurityChange { id, before: group.clone(), parts, keep });
-        let step = Step::new(write, summary, Items::Some(places), Part::new(Kind::Rules));
-        self.steps.push(step.needs(FRAME).stage(RULES));
+        self.keep_served(&lost);
+        self.security_steps(group, parts, &keep);
     }
 
     /// The Services that need security rules fail; those that need none only if that may hide some.
     fn fail_rules(&mut self, error: &ProviderError, is_absent: bool) {
+        let mut without = BTreeSet::new();
         for (place, item) in &self.wanted.items {
             let needs = match item.action {
                 ServiceAction::Ensure => {
@@ -121,8 +96,11 @@ impl<'a> Planner<'a> {
             };
             if needs {
                 self.failed.entry(*place).or_insert_with(|| error.clone());
+                let access = item.settings.as_ref().and_then(|settings| settings.access.as_ref());
+                without.extend(access.is_some_and(|access| !access.is_empty()).then_some(*place));
             }
         }
+        self.keep_served(&without);
     }
 
     /// What a Service has in the security group. `None` if that does not change now.
@@ -183,8 +161,10 @@ impl<'a> Planner<'a> {
         if access.as_ref().is_none_or(Access::is_empty) {
             pending.clear();
         }
-        let claim = Claim { place, destinations, former: by_family(former), ports: ports.clone(), kept, access };
-        Some(SecurityPart { key: item.key.clone(), fingerprint: item.fingerprint, claim, pending })
+        let (former, ports) = (by_family(former), ports.clone());
+        let claim = Claim { place, destinations, former, ports, kept, holds: false, access };
+        let (key, base) = (item.key.clone(), item.names.base.to_lowercase());
+        Some(SecurityPart { key, fingerprint: item.fingerprint, base, claim, pending, frames: Vec::new() })
     }
 
     fn others(&self, facts: &'a Facts) -> Others<'a> {
@@ -226,7 +206,24 @@ impl<'a> Planner<'a> {
                 services.entry(*ip).or_default().push(service);
             }
         }
-        Others { addresses, services, rules, holders: self.holders() }
+        Others { addresses, services, rules, holders: self.holders(), unsettled: self.unsettled(facts) }
+    }
+
+    /// The ports of nodes to which the rules without floating IP of Services that stay lead.
+    fn unsettled(&self, facts: &Facts) -> BTreeMap<String, Ports> {
+        let live = facts.services.iter().filter(|service| self.index.is_live(service));
+        let live: BTreeSet<String> = live.map(|service| service.base.to_lowercase()).collect();
+        let mut unsettled = BTreeMap::<String, Ports>::new();
+        for rule in self.observed.balancers.iter().flat_map(|balancer| json::items(balancer, "loadBalancingRules")) {
+            let base = json::name(rule).get(..32).unwrap_or_default().to_lowercase();
+            let port = json::number(rule, &["properties", "backendPort"]).and_then(|port| i32::try_from(port).ok());
+            let floats = json::at(rule, &["properties", "enableFloatingIP"]) == true;
+            if let Some(port) = port.filter(|_| !floats && live.contains(&base)) {
+                let protocol = json::property(rule, "protocol").to_owned();
+                unsettled.entry(base).or_default().entry(protocol).or_default().insert(port);
+            }
+        }
+        unsettled
     }
 
     /// The ports of other Services of the same destinations.
@@ -247,6 +244,11 @@ impl<'a> Planner<'a> {
             for (protocol, ports) in &service.destinations.ports {
                 kept.entry(protocol.clone()).or_default().extend(ports);
             }
+        }
+        let own = item.names.base.to_lowercase();
+        let at_nodes = others.unsettled.iter().filter(|(base, _)| !item.access.has_floating_ip && **base != own);
+        for (protocol, ports) in at_nodes.flat_map(|(_, ports)| ports) {
+            kept.entry(protocol.clone()).or_default().extend(ports);
         }
         // The rules of other Services on the same frontends.
         let rules = destinations.iter().filter(|_| item.access.has_floating_ip).filter_map(|ip| others.rules.get(ip));
@@ -293,34 +295,27 @@ impl SecurityChange {
             let rules = security::destinations(group).map(|(name, of)| (name.to_owned(), of));
             rules.flat_map(|(name, of)| of.into_iter().map(move |it| (name.clone(), it))).collect()
         };
-        let (after, _) = security::after(&self.before, &[], Some(&self.keep));
+        let (after, _) = security::after(&self.before, &[], self.keep.as_ref());
         let gone: BTreeSet<String> = all(&self.before).difference(&all(&after)).map(|(_, it)| it.clone()).collect();
         gone.into_iter().collect()
     }
 
     /// The group with all rules, for the group as it is now, and the Services that do not fit.
-    pub(crate) fn after(
-        &self,
-        env: &Env,
-        now: &Value,
-        address: impl Fn(&Reached) -> Option<IpAddr>,
-    ) -> (Value, BTreeMap<usize, ProviderError>) {
+    pub(crate) fn after(&self, env: &Env, now: &Value, made: &Results) -> (Value, BTreeMap<usize, ProviderError>) {
+        // Of others nothing changes: their load balancers could not be made or written.
+        let mut parts: Vec<SecurityPart> = self.parts.iter().filter(|part| part.is_due(made)).cloned().collect();
         let mut keep = self.keep.clone();
-        let mut claims = Vec::new();
-        for part in &self.parts {
-            let found: Vec<IpAddr> = part.pending.iter().filter_map(&address).collect();
-            // Its load balancer could not be made: nothing is known about its destinations.
-            if found.len() < part.pending.len() && found.is_empty() {
-                continue;
-            }
-            let mut claim = part.claim.clone();
+        for part in &mut parts {
+            let found = part.pending.iter().filter_map(|reached| match reached {
+                Reached::Known(ip) => Some(*ip),
+                Reached::Of(id) => made.addresses.get(&id.folded()).copied(),
+            });
             for (family, ips) in by_family(found) {
-                keep.own.extend(ips.iter().cloned());
-                claim.destinations.entry(family).or_default().extend(ips);
+                keep.iter_mut().for_each(|keep| keep.own.extend(ips.iter().cloned()));
+                part.claim.destinations.entry(family).or_default().extend(ips);
             }
-            claims.push(claim);
         }
-        let (mut after, failed) = security::after(now, &claims, Some(&keep));
+        let (mut after, failed) = admission::after(now, &parts, keep.as_ref());
         tags::set_configured(&mut after, &env.tags, &env.system_tags);
         (after, failed)
     }

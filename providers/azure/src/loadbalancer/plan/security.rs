@@ -14,6 +14,7 @@ use super::super::json::{self, same};
 use super::super::names::Family;
 use super::super::wanted::access::Access;
 use super::super::wanted::refused;
+use super::step::SecurityPart;
 
 const PREFIX: &str = "k8s-azure-lb";
 /// The priorities of managed rules.
@@ -35,6 +36,8 @@ pub(crate) struct Claim {
     pub(crate) ports: BTreeMap<String, Vec<i32>>,
     /// The ports of other Services of the same destinations, by protocol.
     pub(crate) kept: BTreeMap<String, BTreeSet<i32>>,
+    /// Whether it keeps for now what it has had: another load balancer serves it until later.
+    pub(crate) holds: bool,
     /// `None`: the Service has no rules.
     pub(crate) access: Option<Access>,
 }
@@ -50,6 +53,9 @@ pub(crate) struct Keep {
     pub(crate) node_ports: Ports,
     /// The ports for which a network is a destination in place of the nodes.
     pub(crate) ranges: BTreeMap<String, Ports>,
+    /// The ports of load balancing rules without floating IP, by the base name of the Service: whatever that asks for by
+    /// now, they lead to nodes or networks that are destinations.
+    pub(crate) unsettled: BTreeMap<String, Ports>,
     /// The ports of Services without a part in the change, and all nodes that are their destinations by now.
     pub(crate) joining: Vec<(Ports, BTreeSet<String>)>,
 }
@@ -58,6 +64,15 @@ pub(crate) struct Keep {
 pub(crate) type Ports = BTreeMap<String, BTreeSet<i32>>;
 
 impl Keep {
+    /// Without the ports that these parts settle.
+    pub(super) fn settled(&self, parts: &[SecurityPart]) -> Self {
+        let mut keep = self.clone();
+        for part in parts.iter().filter(|part| !part.claim.holds) {
+            keep.unsettled.remove(&part.base);
+        }
+        keep
+    }
+
     pub(super) fn add_range(&mut self, range: &str, ports: &BTreeMap<String, Vec<i32>>) {
         add_ports(self.ranges.entry(range.to_owned()).or_default(), ports);
     }
@@ -148,6 +163,30 @@ pub(crate) fn satisfied<'c>(group: &Value, claims: impl Iterator<Item = &'c Clai
     claims.filter(|claim| all.satisfies(claim)).map(|claim| claim.place).collect()
 }
 
+/// Whether the clients of a Service are admitted, by whatever rules.
+pub(crate) fn admits(group: &Value, claim: &Claim) -> bool {
+    let Some(access) = &claim.access else { return true };
+    let rules = Rules::of(group).rules;
+    let has = |protocol: &str, sources: &[String], port: i32, destination: &String| {
+        let mut rules = rules.iter().filter(|rule| rule.is_managed && !rule.denies && same(&rule.protocol, protocol));
+        rules.any(|rule| {
+            let present = rule.sources();
+            rule.destinations.contains(destination)
+                && rule.ports.as_ref().is_some_and(|ports| ports.contains(&port))
+                && sources.iter().all(|source| present.contains(source))
+        })
+    };
+    claim.ports.iter().all(|(protocol, ports)| {
+        claim.destinations.iter().all(|(family, destinations)| {
+            let tags = access.tags.iter().map(std::slice::from_ref);
+            let mut sources = tags.chain(access.ranges.get(family).map(Vec::as_slice));
+            let is_open =
+                |sources: &[String], port: i32| destinations.iter().all(|to| has(protocol, sources, port, to));
+            sources.all(|sources| ports.iter().all(|port| is_open(sources, *port)))
+        })
+    })
+}
+
 impl Rules {
     fn of(group: &Value) -> Self {
         let rules: Vec<Rule> = json::items(group, "securityRules").iter().map(Rule::of).collect();
@@ -186,7 +225,7 @@ impl Rules {
     /// What one Service gives up and takes.
     fn take(&mut self, claim: &Claim) -> Result<(), ProviderError> {
         let none = BTreeSet::new();
-        for (family, destinations) in claim.destinations.iter().chain(&claim.former) {
+        for (family, destinations) in claim.destinations.iter().chain(&claim.former).filter(|_| !claim.holds) {
             for protocol in PROTOCOLS {
                 self.give_up(*family, protocol, destinations, claim.kept.get(protocol).unwrap_or(&none))?;
             }
@@ -316,10 +355,12 @@ impl Rules {
     fn retain(&mut self, keep: &Keep) {
         for rule in self.rules.iter_mut().filter(|rule| rule.is_managed) {
             // Of no rule whose Service is gone or has floating IP again.
-            let has_nodes = rule.has_any(&keep.node_ports);
+            let is_unsettled = keep.unsettled.values().any(|ports| rule.has_any(ports));
+            let has_nodes = is_unsettled || rule.has_any(&keep.node_ports);
             let stays = |destination: &&String| {
                 keep.own.contains(*destination)
                     || has_nodes && keep.nodes.contains(*destination)
+                    || is_unsettled && destination.contains('/')
                     || keep.ranges.get(*destination).is_some_and(|ports| rule.has_any(ports))
             };
             let mut left: BTreeSet<String> = rule.destinations.iter().filter(stays).cloned().collect();

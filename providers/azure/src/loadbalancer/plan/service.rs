@@ -423,7 +423,11 @@ impl Planner<'_> {
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
             let moves = except.is_some_and(|except| scheme_of(except) == there.scheme) && !drops.is_empty();
-            let edit = Edit { drops, waits, moves, ..Edit::of(place, item, self.observed, self.body(&name)) };
+            let mut edit = Edit { drops, waits, moves, ..Edit::of(place, item, self.observed, self.body(&name)) };
+            if let Some(except) = except {
+                edit.leaves = !moves;
+                self.follow(&mut edit, item, except);
+            }
             self.add_edit(&name, edit);
         }
     }

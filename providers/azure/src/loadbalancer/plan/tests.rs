@@ -15,6 +15,7 @@ use crate::annotations::DOMAIN;
 
 mod addresses;
 mod handover;
+mod kept;
 mod links;
 mod local;
 mod members;
@@ -208,18 +209,30 @@ impl World {
     fn apply(&mut self, write: Write) {
         match write {
             Write::Address(change) => self.apply_address(&change),
-            Write::Balancer(change) => {
+            Write::Balancer(mut change) => {
+                if change.is_second {
+                    change.before = self.balancer(&change.name).clone();
+                }
                 let body = balancer::body(change.after(&self.env, |_| true));
                 self.put_balancer(&change.id, body);
             }
-            Write::DeleteBalancer(id) => self.observed.balancers.retain(|it| !same(json::name(it), id.name())),
+            Write::DeleteBalancer(change) => {
+                self.observed.balancers.retain(|it| !same(json::name(it), &change.name));
+            }
             Write::Security(change) => {
-                let observed = &self.observed;
-                let address = |reached: &Reached| match reached {
-                    Reached::Known(ip) => Some(*ip),
-                    Reached::Of(id) => address_of(observed, id),
+                let mut made = step::Results::default();
+                for part in &change.parts {
+                    made.parts.extend(part.frames.iter().map(|id| (id.folded(), part.claim.place)));
+                    for reached in &part.pending {
+                        let Reached::Of(id) = reached else { continue };
+                        made.addresses.extend(address_of(&self.observed, id).map(|ip| (id.folded(), ip)));
+                    }
+                }
+                let now = match change.is_second {
+                    true => self.observed.security_group.as_ref().and_then(Seen::present).unwrap(),
+                    false => &change.before,
                 };
-                let (after, failed) = change.after(&self.env, &change.before, address);
+                let (after, failed) = change.after(&self.env, now, &made);
                 assert!(failed.is_empty());
                 self.observed.security_group = Some(Seen::Present(after));
             }

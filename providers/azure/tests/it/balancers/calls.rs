@@ -26,7 +26,10 @@ const NOTHING: [&str; 0] = [];
 /// A change of the load balancer and of the rules: each is written, and then looked at.
 const CHANGE: [&str; 4] =
     ["loadBalancers.get", "loadBalancers.put", "networkSecurityGroups.get", "networkSecurityGroups.put"];
-/// The same with a new address.
+/// The same where clients go elsewhere: they are admitted before.
+const REPLACED: [&str; 4] =
+    ["loadBalancers.get", "loadBalancers.put", "networkSecurityGroups.get 2", "networkSecurityGroups.put 2"];
+/// A change with a new address.
 const NEW: [&str; 6] = [
     "loadBalancers.get",
     "loadBalancers.put",
@@ -60,16 +63,16 @@ async fn an_external_service_with_instances() {
     );
     // Its members have changed the load balancer.
     scene.service("web", &[], port(81));
-    let first = ["loadBalancers.get", "loadBalancers.list"].into_iter().chain(CHANGE[1..].iter().copied());
+    let first = ["loadBalancers.get", "loadBalancers.list"].into_iter().chain(REPLACED[1..].iter().copied());
     assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, first.collect::<Vec<_>>());
     assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, NOTHING);
     for number in [82, 83] {
         scene.service("web", &[], port(number));
-        assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, CHANGE);
+        assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, REPLACED);
     }
     scene.service("api", &[], port(443));
     assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, NEW);
-    scene.service("api", &[], port(444));
+    scene.service("api", &[], json!([port(443)[0], port(444)[0]]));
     assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, CHANGE);
     assert_eq!(calls(&mut scene, "web", ServiceAction::UpdateHosts).await, NOTHING);
     let before = ["loadBalancers.get", "loadBalancers.list", "loadBalancers.put", "networkSecurityGroups.get 2"];
@@ -119,7 +122,9 @@ async fn a_load_balancer_that_shows_success_at_once_is_waited_for() {
     let calls = scene.bed.calls(mark);
     assert_eq!(calls.iter().filter(|call| *call == "loadBalancers.get").count(), 0, "it shows nothing: {calls:?}");
     let first = |name: &str| calls.iter().position(|call| call == name).unwrap_or(usize::MAX);
-    assert!(first("operations.get") < first("networkSecurityGroups.put"), "{calls:?}");
+    let last = |name: &str| calls.iter().rposition(|call| call == name).unwrap_or(0);
+    assert!(first("networkSecurityGroups.put") < first("loadBalancers.put"), "{calls:?}");
+    assert!(first("operations.get") < last("networkSecurityGroups.put"), "{calls:?}");
     assert_eq!(calls.iter().filter(|call| *call == "loadBalancers.put").count(), 1, "{calls:?}");
     assert_eq!(self::calls(&mut scene, "web", ServiceAction::Ensure).await, NOTHING, "the answer is what is known");
     // The operation fails after the success that it has shown.

@@ -81,7 +81,9 @@ async fn nothing_is_read_with_several_load_balancers_either() {
 async fn a_change_by_others_in_the_meantime_stays_and_costs_one_read_and_one_write() {
     const BALANCER: (&str, &str) = ("loadBalancers", "kubernetes");
     const GROUP_OF_RULES: (&str, &str) = ("networkSecurityGroups", "nsg");
-    let usual = ["loadBalancers.get", "loadBalancers.put", "networkSecurityGroups.get", "networkSecurityGroups.put"];
+    // The clients of the new port are admitted before, and those of the former one no longer afterwards.
+    let of_rules = ["networkSecurityGroups.get", "networkSecurityGroups.put"];
+    let usual = [["loadBalancers.get", "loadBalancers.put"], of_rules, of_rules].concat();
     for (changed, more) in [
         (&[][..], &[][..]),
         (&[BALANCER], &["loadBalancers.list", "loadBalancers.put"]),

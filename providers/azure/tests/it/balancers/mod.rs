@@ -27,6 +27,7 @@ mod others;
 pub(crate) mod pace;
 mod recorded;
 mod replaced;
+mod serving;
 mod several;
 
 /// The pools hold addresses of nodes.
