@@ -18,7 +18,7 @@ use super::balancer::Edit;
 use super::security::{self, Keep, has_failed};
 use super::service::Reached;
 use super::step::{SecurityChange, SecurityPart, Write};
-use super::{Planner, summary};
+use super::{Planner, SOON, summary};
 
 /// Before the load balancers.
 const ADMISSIONS: u32 = 6;
@@ -54,6 +54,32 @@ impl Planner<'_> {
         let pools = item.families.iter().map(|family| item.pool(&self.wanted.cluster, *family));
         let empty = pools.filter(|name| edit.leaves && !has_members(name));
         edit.fills = empty.map(|name| id.child("backendAddressPools", &name)).collect();
+    }
+
+    /// Azure has no two rules of one port: who takes the port of a Service that leaves does it in the next call.
+    pub(super) fn put_takers_off(&mut self) {
+        let key = |rule: &Value| {
+            let of = |field: &str| json::at(rule, &["properties", field]).to_string().to_lowercase();
+            (json::reference(rule, "frontendIPConfiguration").to_lowercase(), of("frontendPort"), of("protocol"))
+        };
+        let mut takers = BTreeSet::new();
+        for (change, _) in self.balancers.values().filter(|(change, _)| change.edits.iter().any(|edit| edit.leaves)) {
+            let (first, _) = change.without_leaving(self.env);
+            let body = first.after(self.env, |_| true);
+            let left = |edit: &&Edit| edit.leaves;
+            for rule in change.edits.iter().filter(left).flat_map(|edit| edit.own_rules(&body)) {
+                let takes = |edit: &&Edit| edit.rules.iter().any(|own| key(own) == key(rule));
+                takers.extend(first.edits.iter().filter(takes).map(|edit| edit.place));
+            }
+        }
+        if takers.is_empty() {
+            return;
+        }
+        self.take_back(&takers);
+        for place in takers {
+            let text = "another Service leaves the load balancer first, which has a port that this one asks for";
+            self.failed.entry(place).or_insert_with(|| ProviderError::in_progress(text, SOON));
+        }
     }
 
     /// The Services whose clients must go elsewhere on the load balancer that they have, and those that leave one.

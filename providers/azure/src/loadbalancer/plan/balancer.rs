@@ -204,10 +204,14 @@ impl Edit {
                 PASSED.iter().all(|field| has_all(field_of(rule, field), field_of(wanted, field)))
             })
         };
-        let mut own = json::items(balancer, "loadBalancingRules").iter().filter(|rule| self.owns(rule)).peekable();
+        let mut own = self.own_rules(balancer).peekable();
         let replaces = |frontend: &Value| json::named(frontends, json::name(frontend)).is_some();
         let is_served = own.peek().is_some() && !self.rules.is_empty();
         is_served && (self.frontends.iter().any(replaces) || !own.all(keeps))
+    }
+
+    pub(super) fn own_rules<'v>(&self, balancer: &'v Value) -> impl Iterator<Item = &'v Value> {
+        json::items(balancer, "loadBalancingRules").iter().filter(|rule| self.owns(rule))
     }
 
     fn owns(&self, object: &Value) -> bool {

@@ -98,6 +98,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     }
     planner.hand_over();
     planner.put_swaps_off();
+    planner.put_takers_off();
     planner.places = planner.places_of_nodes();
     planner.rule_steps();
     planner.address_steps();

@@ -47,3 +47,18 @@ fn a_service_without_a_place_in_the_security_group_stays_as_it_is_on_the_load_ba
     assert_eq!(world.balancer("kubernetes"), &before);
     assert_eq!(open_ports(&world), ["82".to_owned()].into());
 }
+
+#[test]
+fn the_port_of_a_service_that_leaves_is_taken_in_the_next_pass() {
+    let mut world = World::new();
+    world.service("first", &[], port(81)).settle(&[]);
+    let ip = world.status("first")[0].clone();
+    let with = |number: u16| json!({"loadBalancerIP": ip, "ports": port(number)["ports"]});
+    world.service("leaves", &[], with(82)).settle(&[]);
+    world.service("leaves", &[("azure-load-balancer-internal", "true")], json!({"ports": port(82)["ports"]}));
+    world.service("takes", &[], with(82));
+    let errors = world.pass(&[]);
+    assert!(errors["takes"].contains("another Service leaves the load balancer first"), "{errors:?}");
+    world.settle(&[]);
+    assert_eq!(world.status("takes"), [ip]);
+}
