@@ -122,7 +122,8 @@ struct Open {
 impl Open {
     fn new(changes: &Changes, ended: mpsc::UnboundedSender<(NodeName, bool)>) -> Self {
         let mut routes: BTreeMap<NodeName, usize> = BTreeMap::new();
-        for new in &changes.create {
+        // Others wait for routes that are still being written.
+        for new in changes.create.iter().filter(|new| changes.nodes.contains_key(&target(new))) {
             *routes.entry(target(new)).or_default() += 1;
         }
         let open = Self { routes, lacking: BTreeSet::new(), ended };
@@ -199,6 +200,7 @@ impl RouteController {
         }
         changes.create.retain(|new| is_free(&new.route));
         changes.delete.retain(is_free);
+        changes.moving.retain(|range| !busy.contains_key(range));
         changes.nodes.retain(|node, _| !busy.values().flatten().any(|waits| waits == node));
         busy.len()
     }

@@ -64,7 +64,11 @@ impl ServiceController {
         if self.config.allow_emptying {
             return Ok(());
         }
-        let is_missing = |host: &&NodeRef| self.shared.nodes.get(&host.name).is_none();
+        // A Node that is registered again has no provider ID until it is initialized.
+        let lacks_id = |host: &NodeRef, now: &NodeRef| {
+            now.provider_id_or_empty().is_empty() && !host.provider_id_or_empty().is_empty()
+        };
+        let is_missing = |host: &&NodeRef| self.shared.nodes.get(&host.name).is_none_or(|now| lacks_id(host, &now));
         let missing: Arc<[NodeRef]> = known.present.iter().filter(is_missing).cloned().collect();
         if !missing.is_empty()
             && let Err(reason) = self.are_gone(&missing).await

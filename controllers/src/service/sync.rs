@@ -146,7 +146,8 @@ impl ServiceController {
                 Prepared::Provider(..) => replies.next(),
                 _ => None,
             };
-            let early: Vec<_> = early.extract_if(.., |(of, _)| of == key.key()).map(|(_, write)| write).collect();
+            let early: Vec<_> =
+                early.extract_if(.., |(of, _)| reply.is_some() && of == key.key()).map(|(_, write)| write).collect();
             async move {
                 let outcome = self.finish_prepared(prepared, reply, early, took).await;
                 (key, outcome)

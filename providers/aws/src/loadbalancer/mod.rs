@@ -434,6 +434,7 @@ impl BalancerCloud for Balancers {
         let again = outputs.again();
         let all = std::iter::once(&write).chain(&again);
         again.iter().for_each(|write| drop(cloud.settling.wrote(balancer, write)));
+        let refusals = if again.is_some() { 0 } else { refusals };
         cloud.settling.refused_targets(balancer, all, &outputs.refused_after(refusals));
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());
@@ -495,6 +496,9 @@ impl BalancerCloud for Balancers {
         let Observation { observed, instance_recheck, .. } = observation;
         // Another Service may have closed a rule that this one found and needs.
         let is_ensured = desired.goal.common().is_some_and(|common| !common.must_exist);
+        if is_ensured && let Ok(cloud) = self.cloud() {
+            cloud.reads.at_nodes.complete(&desired.name);
+        }
         let opens = |step: &balancer::Step<Step>| {
             matches!(step.write.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
         };

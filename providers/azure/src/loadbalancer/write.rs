@@ -510,7 +510,8 @@ impl Writer<'_> {
         }
         let mut made = made.lock();
         match write {
-            Write::DeleteBalancer(change) => drop(made.ready.insert(change.id.folded())),
+            // If some of its Services stay, it was only written.
+            Write::DeleteBalancer(change) if made.is_whole(change) => drop(made.ready.insert(change.id.folded())),
             Write::Security(change) => {
                 let due = change.parts.iter().filter(|part| part.is_due(&made)).map(|part| part.claim.place);
                 let due: Vec<usize> = due.collect();

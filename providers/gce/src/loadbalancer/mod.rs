@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::Cluster;
@@ -17,7 +18,7 @@ use ccm_provider::{
     ServiceAction, ServiceWork,
 };
 
-use crate::annotations::{BACKEND_SERVICE, PREFIXES, Scheme, TARGET_POOL};
+use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
 use crate::client::balancing::ForwardingRule;
 use crate::client::operation::ORGANIZATION_POLICY;
@@ -66,7 +67,17 @@ const REFUSED: Duration = Duration::from_secs(3600);
 /// The same for a refusal that a change of something else ends: of another object, or of a policy.
 const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
 /// The beginnings of the keys of annotations that are read.
-const READ: [&str; 4] = ["service.beta.kubernetes.io/", PREFIXES[0], PREFIXES[1], PREFIXES[2]];
+const READ: [&str; 7] = [
+    "service.beta.kubernetes.io/load-balancer-source-ranges",
+    "networking.gke.io/load-balancer-type",
+    "networking.gke.io/internal-load-balancer-",
+    "cloud.google.com/load-balancer-",
+    "cloud.google.com/network-tier",
+    "cloud.google.com/l4-rbs",
+    "alpha.cloud.google.com/load-balancer-backend-share",
+];
+/// A change that is refused after the former rule has gone: that may come back at another address.
+const TRIAL: Duration = Duration::from_secs(24 * 3600);
 const PASSING: [&str; 5] =
     ["InMultipleLoadBalancedIgs", "IN_MULTIPLE_LOAD_BALANCED_IGS", "cannot be found", "in-use", ORGANIZATION_POLICY];
 
@@ -219,6 +230,12 @@ impl BalancerCloud for Balancers {
             || self.cloud.as_ref().is_none_or(|cloud| !cloud.reads.lately.has_written(&item.names.balancer));
         let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty() && is_of_now());
         rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(made).or_else(kept)
+    }
+
+    fn trial_of(&self, restore: &[Arc<balancer::Step<Step>>]) -> Duration {
+        let moves =
+            |step: &Arc<balancer::Step<Step>>| matches!(step.write.act, step::Act::RestoreRule { at_any: true, .. });
+        if restore.iter().any(moves) { TRIAL } else { Duration::ZERO }
     }
 
     fn remembers(&self, error: &ProviderError) -> Duration {

@@ -496,7 +496,7 @@ fn about(error: &ApiError, host: &Host) -> Option<Why> {
     let text = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     match error.meaning() {
-        Meaning::Denied => Some(Why::Refused),
+        Meaning::Denied => (!error.operation.is_removal()).then_some(Why::Refused),
         _ if says(&["already a member", "already in", "not a member", "not currently attached"]) => Some(Why::Settled),
         _ if says(&["not found", "cannot be found", "does not exist", "was not found"]) => Some(Why::Missing),
         Meaning::Invalid if error.operation.is_removal() => Some(Why::Settled),

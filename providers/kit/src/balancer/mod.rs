@@ -35,6 +35,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
@@ -208,6 +209,11 @@ pub trait BalancerCloud: Send + Sync + 'static {
 
     /// Reports the refusal of an optional step, to the items that it is for.
     fn report_refusal(&self, _work: &[ServiceWork], _step: &Step<Self::Write>, _error: &ProviderError) {}
+
+    /// For how long at least a refused write is not sent again for which this was deleted, and has come back.
+    fn trial_of(&self, _restore: &[Arc<Step<Self::Write>>]) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether each refusal of a write leaves something in the cloud, so that it is remembered like one that is for good.
     fn leaves_something(&self, _step: &Step<Self::Write>, _error: &ProviderError) -> bool {

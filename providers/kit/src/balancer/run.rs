@@ -146,7 +146,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     ) {
         let mut schedule = Schedule::new(steps, self.work.len());
         let with_steps: Vec<usize> = (0..self.work.len()).filter(|place| !schedule.has_ended(*place)).collect();
-        let (accepted, mut published) = (Accepted::default(), BTreeSet::new());
+        let (accepted, mut published, mut publishing) = (Accepted::default(), BTreeSet::new(), 0);
         let mut running = FuturesUnordered::new();
         let mut due = schedule.first();
         let mut last = Instant::now();
@@ -178,7 +178,8 @@ impl<C: BalancerCloud> Run<'_, C> {
                 }
                 due.extend(schedule.after(index));
             }
-            if running.is_empty() {
+            // The end of the call has all statuses.
+            if running.len() == publishing {
                 return;
             }
             let others_wait = self.scope.is_waited_for() || with_steps.iter().any(|place| schedule.has_ended(*place));
@@ -189,21 +190,23 @@ impl<C: BalancerCloud> Run<'_, C> {
             match tokio::time::timeout_at(soon, running.next()).await {
                 Ok(Some((index, result))) => {
                     last = Instant::now();
-                    if let Some(step) = steps.get(index) {
-                        self.ended(index, step, result, results);
+                    match steps.get(index) {
+                        Some(step) => self.ended(index, step, result, results),
+                        None => publishing -= 1,
                     }
                     due.extend(schedule.after(index));
                 }
                 Ok(None) => return,
                 Err(_) if soon < look => {}
                 // A write has no answer yet, or its Service has no traffic until it is done.
-                Err(_) if accepted.lock().len() < running.len() => {
+                Err(_) if accepted.lock().len() + publishing < running.len() => {
                     looked = Instant::now();
                     let ready = |place: &&usize| schedule.has_ended(**place) && !results.has_failed(**place);
                     let ready: BTreeSet<usize> = with_steps.iter().filter(ready).copied().collect();
                     let ready: BTreeSet<usize> = &ready - &published;
                     if !ready.is_empty() {
                         published.extend(&ready);
+                        publishing += 1;
                         running.push(Either::Right(publish(ready).map(|()| (steps.len(), Ok(())))));
                     }
                 }
@@ -396,7 +399,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     ) {
         let lasts = match restore.is_empty() {
             true if is_kept => self.cloud.remembers(error),
-            false if is_refused(error, true) => trial_after(error),
+            false if is_refused(error, true) => trial_after(error).max(self.cloud.trial_of(restore)),
             _ => return,
         };
         if let Some(request) = request {

@@ -130,7 +130,9 @@ impl Item {
     /// Whether the Service notes the balancer's ID: this or the Go program wrote it, or its user did. A copy of the
     /// Service in another cluster has the annotations too, but is younger than the balancer, if only by a second.
     pub(super) fn notes(&self, lb: &LoadBalancer) -> bool {
-        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb, SignedDuration::ZERO);
+        // A copy has no status yet. The clocks of the cloud and of the cluster may differ.
+        let by = if self.published.is_empty() { SignedDuration::ZERO } else { SKEW };
+        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb, by);
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 

@@ -57,11 +57,9 @@ const REPEATED: Duration = Duration::from_secs(3600);
 /// A refused write is sent again after this time: each refused creation leaves a port in Neutron.
 const REFUSED: Duration = Duration::from_secs(3600);
 /// The same for a refusal that a change of something else ends: of rights, of an external network, of Octavia's options,
-/// of quotas, of nodes.
+/// of nodes.
 const REFUSED_BY_OTHERS: Duration = Duration::from_secs(300);
-const PASSING: [&str; 6] = [
-    QUOTA_OF_PARTS,
-    PART_TAKEN,
+const PASSING: [&str; 4] = [
     "Could not retrieve certificate",
     "is not a valid external network",
     "is not enabled",

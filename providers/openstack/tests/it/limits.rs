@@ -101,7 +101,7 @@ async fn a_quota_of_listeners_stops_no_member_and_leaves_nothing(scene: &mut Sce
 
 /// Octavia makes the port of the address before it looks at the rest, and does not remove it.
 #[tokio::test]
-async fn a_creation_whose_refusal_leaves_a_port_is_sent_again_after_minutes() {
+async fn a_creation_whose_refusal_leaves_a_port_is_sent_again_after_an_hour() {
     const QUOTA: &str = "Quota has been met for resources: ";
     let taken = "Another member on this pool is already using ip 10.50.0.3 on protocol_port 30080";
     let of_quota = |kind, name: &str| (Some(kind), format!("{QUOTA}{name}"));
@@ -132,7 +132,7 @@ async fn a_creation_whose_refusal_leaves_a_port_is_sent_again_after_minutes() {
             scene.simulation().change(|options| options.quotas.clear());
             scene.simulation().faults(Faults::clear);
             tokio::time::pause();
-            tokio::time::advance(std::time::Duration::from_secs(300)).await;
+            tokio::time::advance(std::time::Duration::from_secs(3600)).await;
             tokio::time::resume();
             scene.ensure(&mut web).await;
             scene.is_steady(&mut web).await;

@@ -211,6 +211,7 @@ fn an_operation_may_be_canceled_as_if_a_later_one_had_superseded_it() {
     let table = json!({"location": "eastus", "properties": {"routes": []}});
     let made = call(&azure, "PUT", "Microsoft.Network/routeTables/rt", &table);
     let poll = made.headers["azure-asyncoperation"].replacen(&azure.root(), "", 1);
+    azure.clock().step(Duration::from_secs(3));
     let status = poll_of(&azure, &poll);
     assert_eq!((&status.json["status"], status.code()), (&json!("Canceled"), "Canceled"));
     assert_eq!(status.json["error"]["details"], json!([{"code": superseded, "message": "by B"}]));

@@ -76,6 +76,11 @@ impl AtNodes {
         if ports.is_empty() { drop(incomplete.remove(&key)) } else { drop(incomplete.insert(key, ports)) }
     }
 
+    /// Records that a balancer has all rules in all groups.
+    pub(in crate::loadbalancer) fn complete(&self, balancer: &str) {
+        self.incomplete.lock().retain(|(_, name), _| name != balancer);
+    }
+
     /// The ports for which a group has not all rules, by balancer.
     pub(in crate::loadbalancer) fn all_incomplete(
         &self,

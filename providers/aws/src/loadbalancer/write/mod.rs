@@ -242,7 +242,10 @@ fn is_description(write: &Write) -> bool {
 }
 
 async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
-    let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
+    // An earlier step has failed, or waits.
+    let missing = |object| {
+        ProviderError::in_progress(format!("{object} is to be made before {}", step.summary.id), settling::AGAIN)
+    };
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
     let Some((of, ids, registers)) = targets::of(&write) else { return one(step, write, outputs, reads).await };

@@ -58,27 +58,47 @@ impl Planner<'_> {
 
     /// Azure has no two rules of one port: who takes the port of a Service that leaves does it in the next call.
     pub(super) fn put_takers_off(&mut self) {
-        let key = |rule: &Value| {
-            let of = |field: &str| json::at(rule, &["properties", field]).to_string().to_lowercase();
-            (json::reference(rule, "frontendIPConfiguration").to_lowercase(), of("frontendPort"), of("protocol"))
-        };
         let mut takers = BTreeSet::new();
         for (change, _) in self.balancers.values().filter(|(change, _)| change.edits.iter().any(|edit| edit.leaves)) {
             let (first, _) = change.without_leaving(self.env);
             let body = first.after(self.env, |_| true);
             let left = |edit: &&Edit| edit.leaves;
             for rule in change.edits.iter().filter(left).flat_map(|edit| edit.own_rules(&body)) {
-                let takes = |edit: &&Edit| edit.rules.iter().any(|own| key(own) == key(rule));
+                let takes = |edit: &&Edit| edit.rules.iter().any(|own| port_of(own) == port_of(rule));
                 takers.extend(first.edits.iter().filter(takes).map(|edit| edit.place));
             }
         }
         if takers.is_empty() {
             return;
         }
+        let takers = self.with_takers(takers);
         self.take_back(&takers);
         for place in takers {
             let text = "another Service leaves the load balancer first, which has a port that this one asks for";
             self.failed.entry(place).or_insert_with(|| ProviderError::in_progress(text, SOON));
+        }
+    }
+
+    /// These, and who takes a port, or changes a frontend, that one of them has until it is written.
+    fn with_takers(&self, mut places: BTreeSet<usize>) -> BTreeSet<usize> {
+        loop {
+            let mut more = BTreeSet::new();
+            for (change, _) in self.balancers.values() {
+                let (of, others): (Vec<&Edit>, Vec<&Edit>) =
+                    change.edits.iter().partition(|edit| places.contains(&edit.place));
+                let kept: Vec<_> = of.iter().flat_map(|edit| edit.own_rules(&change.before)).map(port_of).collect();
+                let frontend =
+                    |it: &Value| change.id.child("frontendIPConfigurations", json::name(it)).as_str().to_lowercase();
+                let takes = |edit: &&&Edit| {
+                    edit.rules.iter().any(|rule| kept.contains(&port_of(rule)))
+                        || edit.frontends.iter().any(|it| kept.iter().any(|(of, ..)| *of == frontend(it)))
+                };
+                more.extend(others.iter().filter(takes).map(|edit| edit.place));
+            }
+            if more.is_empty() {
+                return places;
+            }
+            places.extend(more);
         }
     }
 
@@ -103,7 +123,12 @@ impl Planner<'_> {
         let served: BTreeSet<usize> =
             redirected.union(&leaving).filter(|it| without_rules.contains(it)).copied().collect();
         if !served.is_empty() {
-            self.take_back(&served);
+            let all = self.with_takers(served.clone());
+            self.take_back(&all);
+            for place in all.difference(&served) {
+                let text = "another Service keeps what this one asks for until its security rules can be written";
+                self.failed.entry(*place).or_insert_with(|| ProviderError::in_progress(text, SOON));
+            }
             self.places = self.places_of_nodes();
         }
     }
@@ -126,6 +151,14 @@ impl Planner<'_> {
             redirected.contains(&part.claim.place) && part.pending.iter().all(is_early) && lacks(part)
         };
         let mut first: Vec<SecurityPart> = parts.iter().filter(is_first).map(|part| part.holding(true)).collect();
+        // Who takes a port of them is written with them, or not at all.
+        let early = places_of(&first);
+        let takers = self.with_takers(early.clone());
+        let takes = |part: &&SecurityPart| {
+            let place = part.claim.place;
+            takers.contains(&place) && !early.contains(&place) && part.pending.iter().all(is_early)
+        };
+        first.extend(parts.iter().filter(takes).map(|part| part.holding(true)));
         let (_, misfits) = after(&before, &first, None);
         first.retain(|part| !misfits.contains_key(&part.claim.place));
         let (admitted, _) = after(&before, &first, None);
@@ -199,6 +232,12 @@ impl Planner<'_> {
             others.extend(places);
         }
     }
+}
+
+/// Azure has one rule for each of these: frontend, port and protocol.
+fn port_of(rule: &Value) -> (String, String, String) {
+    let of = |field: &str| json::at(rule, &["properties", field]).to_string().to_lowercase();
+    (json::reference(rule, "frontendIPConfiguration").to_lowercase(), of("frontendPort"), of("protocol"))
 }
 
 impl SecurityPart {

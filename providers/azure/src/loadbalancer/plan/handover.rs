@@ -154,7 +154,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The owner of the first rule that is in the way of a wanted one.
+    /// The owner of the first rule that is in the way of a wanted one, if all that is in the way goes.
     fn gives_port(
         &self,
         item: &Item,
@@ -166,7 +166,8 @@ impl<'a> Planner<'a> {
         let id = self.frontend_id(balancer, frontend);
         let rules = settings.rules.iter().filter(|rule| rule.family == family);
         let taken = |rule| balancer::taken(self.body(balancer), id.as_str(), &item.names.base, rule);
-        rules.filter_map(taken).find_map(|(_, other)| self.gives_rule(balancer, other))
+        let givers = rules.filter_map(taken).map(|(_, other)| self.gives_rule(balancer, other));
+        givers.collect::<Option<Vec<usize>>>()?.first().copied()
     }
 
     /// Who uses the frontend of a Service that is to get another address.

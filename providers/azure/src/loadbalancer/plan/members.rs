@@ -82,6 +82,9 @@ impl Planner<'_> {
             self.fail_members(&changes.places, &error);
         }
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        // Those that leave another load balancer for the pools that get members wait for these, and fail with them.
+        let edits = balancers.iter().flat_map(|(change, _)| &change.edits);
+        changes.places.extend(edits.filter(|edit| !edit.fills.is_empty()).map(|edit| edit.place));
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
             changes
                 .places
@@ -238,7 +241,10 @@ impl Planner<'_> {
             after: text(write.add.values().map(ToString::to_string).collect()),
         });
         let part = Part::of(Kind::Members, write.id.folded());
-        let step = Step::new(Write::Pool(write), summary, Items::one(place), part);
+        let edits = self.balancers.values().flat_map(|(change, _)| &change.edits);
+        let waiting = edits.filter(|edit| edit.fills.contains(&write.id)).map(|edit| edit.place);
+        let items = Items::Some(waiting.chain([place]).collect());
+        let step = Step::new(Write::Pool(write), summary, items, part);
         self.steps.push(step.after(after).needs(&[]).stage(stage));
     }
 

@@ -173,7 +173,7 @@ pub(crate) fn admits(group: &Value, claim: &Claim) -> bool {
             let present = rule.sources();
             rule.destinations.contains(destination)
                 && rule.ports.as_ref().is_some_and(|ports| ports.contains(&port))
-                && sources.iter().all(|source| present.contains(source))
+                && sources.iter().all(|source| present.iter().any(|it| same(it, source)))
         })
     };
     claim.ports.iter().all(|(protocol, ports)| {

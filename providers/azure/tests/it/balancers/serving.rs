@@ -96,6 +96,53 @@ async fn the_last_service_of_a_load_balancer_keeps_it_until_another_one_serves()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_leaves_the_former_load_balancer_in_the_call_in_which_others_come_to_the_new_one() {
+    for is_internal in [true, false] {
+        for pools in ["", BY_ADDRESS] {
+            let mut scene = Scene::new(pools, 3).await;
+            let (before, after): (&[_], &[_]) = if is_internal { (&INTERNAL, &[]) } else { (&[], &INTERNAL) };
+            scene.service("web", before, port(80));
+            scene.service("too", before, port(81));
+            scene.ensure(&["web", "too"]).await;
+            scene.service("first", after, port(82));
+            scene.service("web", after, port(80));
+            scene.service("too", after, port(81));
+            scene.ensure(&["first", "web", "too"]).await;
+            assert_eq!(scene.objects("loadBalancers").len(), 1, "{is_internal} {pools}");
+            for name in ["first", "web", "too"] {
+                assert_eq!(open(&scene, name).len(), 1, "{is_internal} {pools} {name}");
+            }
+            scene.bed.is_clean();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_a_port_waits_with_the_service_that_gives_it_up() {
+    for action in ["networkSecurityGroups.put", "networkSecurityGroups.get"] {
+        let mut scene = Scene::new("", 3).await;
+        let one = [("azure-pip-name", "one")];
+        scene.bed.cloud.world(|world| world.public_ip("sub", "rg", "one", json!({"location": "eastus"})));
+        scene.service("gives", &one, port(443));
+        scene.service("takes", &one, port(80));
+        scene.ensure(&["gives", "takes"]).await;
+        let (gives, takes) = (open(&scene, "gives"), open(&scene, "takes"));
+        scene.service("gives", &one, port(8443));
+        scene.service("takes", &one, port(443));
+        deny(&scene, "network", action);
+        for _ in 0..2 {
+            let answers = scene.call(&["gives", "takes"], ServiceAction::Ensure).await;
+            assert!(answers.iter().all(|answer| answer.result.is_err()), "{action}: {answers:?}");
+            assert_eq!((open(&scene, "gives"), open(&scene, "takes")), (gives.clone(), takes.clone()), "{action}");
+        }
+        scene.bed.cloud.faults(Faults::clear);
+        scene.ensure(&["gives", "takes"]).await;
+        assert_eq!((open(&scene, "gives")[0].1, open(&scene, "takes")[0].1), (8443, 443), "{action}");
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_change_the_load_balancer_are_written_twice_and_without_a_conflict() {
     let mut scene = Scene::new("", 3).await;
     scene.service("web", &INTERNAL, port(80));

@@ -198,10 +198,12 @@ impl<'a> Draft<'a> {
             return;
         }
         let name = self.cluster().instance_group();
-        for (zone, groups) in &self.observed.groups {
-            if !groups.contains_key(&name) {
-                continue;
-            }
+        let there = self.observed.groups.iter().filter(|(_, groups)| groups.contains_key(&name));
+        // This pass may make some for the members of the former kind.
+        let hosts = self.has_former_groups().then(|| super::group_hosts(self.observed, &self.item.hosts));
+        let made = hosts.into_iter().flatten().map(|host| host.zone);
+        let zones: BTreeSet<String> = there.map(|(zone, _)| zone.clone()).chain(made).collect();
+        for zone in &zones {
             let write = Write::new(INSTANCE_GROUP_DELETE, Scope::zone(zone), &*name);
             let act = Act::DeleteUnlessUsed(write);
             let what = what(Verb::Delete, "InstanceGroup", "no Service may need it any more");

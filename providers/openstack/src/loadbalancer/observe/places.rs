@@ -62,7 +62,8 @@ impl Reads {
         {
             // Octavia does not look at it in a new balancer, and its driver fails later.
             places.problem = Some(format!(
-                "the subnet {subnet:?} of the members does not exist; correct the annotation {}, or member-subnet-id or                  subnet-id in cloud.conf",
+                "the subnet {subnet:?} of the members does not exist; correct the annotation {}, or member-subnet-id or subnet-id in \
+                 cloud.conf",
                 MEMBER_SUBNET_ID.row.key
             ));
             return Ok(Some(places));

@@ -65,7 +65,10 @@ impl Draft<'_> {
                 }
                 true => self.leave(left)?,
                 // The deletion looks for what is left now.
-                false if is_alone || left.lb.provisioning_status != ACTIVE => {}
+                false if is_alone || left.lb.provisioning_status == ERROR => {}
+                false if left.lb.provisioning_status != ACTIVE => {
+                    return Err(self.busy(format!("load balancer {}, which the Service leaves, is busy", left.lb.id)));
+                }
                 false => self.leave(left)?,
             }
         }

@@ -68,7 +68,7 @@ async fn initialization_is_two_patches_and_one_event() {
     assert_eq!(sent(addresses), ("status", STRATEGIC, body));
     assert_eq!(rig.events("a").await, ["Normal Synced: Node synced successfully"]);
     let events = rig.list("events").await;
-    let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": made.uid()});
+    let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": made.uid(), "resourceVersion": version});
     assert_eq!(events[0]["involvedObject"], about);
     assert_eq!(events[0]["source"]["component"], "cloud-node-controller");
     assert_eq!(events[0]["metadata"]["namespace"], "default");

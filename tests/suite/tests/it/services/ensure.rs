@@ -277,7 +277,8 @@ async fn a_storm_of_events_is_cut_and_slows_nothing() {
     let reported = rig.events("s").await.len();
     // An event is still counted while its requests fail; the next successful one contains the count.
     let requests = rig.store().log().count_of("create", "events") + rig.store().log().count_of("patch", "events");
-    assert!(requests <= 26, "{requests} requests for events, {reported} emitted");
+    // 25 of each type, and one of them later.
+    assert!(requests <= 51, "{requests} requests for events, {reported} emitted");
 }
 
 #[tokio::test(start_paused = true)]
