@@ -1,6 +1,6 @@
 //! The work queue: client-go's semantics, and `take_ready`, which hands out all waiting keys at once.
 //!
-//! * A waiting key is not added twice, also while the runner holds it for a slot or its groups ([`Queue::begin`]).
+//! * A waiting key is not added twice, also while the runner holds it for a slot or its groups (`begin`).
 //! * A key is never processed twice at the same time; if it is added meanwhile, it is handed out again after
 //!   [`Queue::done`].
 //! * A delayed add keeps the earliest due time. It is cancelled if the key is handed out earlier, unlike in client-go:

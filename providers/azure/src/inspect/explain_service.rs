@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::Inspector;
 use crate::annotations::Scheme;
 use crate::client::id::{ArmId, same};
+use crate::loadbalancer::balancer::claimed;
 use crate::loadbalancer::env::{Env, Several};
 use crate::loadbalancer::json;
 use crate::loadbalancer::members::{Members, scheme_of};
 use crate::loadbalancer::names::{is_of, without_internal};
 use crate::loadbalancer::observed::{Observed, Seen};
-use crate::loadbalancer::plan::balancer::claimed;
 use crate::loadbalancer::plan::security::destinations;
 use crate::loadbalancer::wanted::Item;
 

@@ -18,12 +18,12 @@ use super::explain_service::members;
 use super::inventory::{self, POOL, PUBLIC_IP, SECURITY_GROUP};
 use crate::client::id::ArmId;
 use crate::loadbalancer::Balancers;
+use crate::loadbalancer::balancer::{BalancerChange, Edit};
 use crate::loadbalancer::json;
 use crate::loadbalancer::machines::Machine;
 use crate::loadbalancer::names::{Family, own_pool};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::address::{AddressChange, AddressEdit, EditKind};
-use crate::loadbalancer::plan::balancer::{BalancerChange, Edit};
 use crate::loadbalancer::plan::step::Write;
 
 /// The name of a Service of which only the UID is known. No Service can have it.

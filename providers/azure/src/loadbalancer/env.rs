@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::names::{INTERNAL, without_internal};
-use super::selector::Selector;
 use super::tags::Tags;
 use crate::annotations::Scheme;
 use crate::client::id::{ArmId, same};
 pub(crate) use crate::start::config::{PoolKind, Preconfigured};
+use crate::start::selector::Selector;
 
 pub(crate) const LOAD_BALANCERS: &str = "Microsoft.Network/loadBalancers";
 pub(crate) const PUBLIC_IPS: &str = "Microsoft.Network/publicIPAddresses";

@@ -2,10 +2,10 @@
 
 use ccm_provider::ProviderError;
 
+use super::balancer::BalancerChange;
 use super::env::Env;
 use super::json;
 use super::plan::address::Outcome;
-use super::plan::balancer::BalancerChange;
 use super::plan::step::Write;
 use super::tags;
 use super::wanted::Wanted;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
+use super::balancer::BalancerChange;
 use super::env::{Env, PoolKind, balancer_name};
 use super::json::{self, same};
 use super::machines::Machine;
 use super::names::{self, Family};
 use super::observed::Observed;
-use super::plan::balancer::BalancerChange;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;

@@ -18,6 +18,7 @@ use ccm_provider::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) mod balancer;
 pub(crate) mod claim;
 pub(crate) mod env;
 mod events;
@@ -34,7 +35,6 @@ pub(crate) mod plan;
 mod refused;
 mod repair;
 mod rests;
-pub(crate) mod selector;
 mod shares;
 pub(crate) mod tags;
 mod waiting;

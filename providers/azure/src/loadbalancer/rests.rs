@@ -6,9 +6,9 @@
 use ccm_kit::balancer::Plan;
 use serde_json::Value;
 
+use super::balancer::BalancerChange;
 use super::json;
 use super::plan::address::{AddressChange, EditKind};
-use super::plan::balancer::BalancerChange;
 use super::plan::step::Write;
 
 /// The reads that all Services share.
@@ -101,10 +101,10 @@ mod tests {
     use ccm_provider::{ProviderError, Risk, Verb};
     use serde_json::json;
 
+    use super::super::balancer::Edit;
     use super::super::env::Env;
     use super::super::names::Family;
     use super::super::plan::address::AddressEdit;
-    use super::super::plan::balancer::Edit;
     use super::super::plan::security::Keep;
     use super::super::plan::step::SecurityChange;
     use super::super::wanted::PublicIp;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use ccm_provider::ProviderError;
 use serde_json::Value;
 
+use super::balancer::Edit;
 use super::json;
 use super::names::is_of;
-use super::plan::balancer::Edit;
 use super::plan::step::{SecurityPart, Write};
 use super::refused::{BRIEFLY, REFUSED, Refused, time_of};
 use crate::annotations::SERVICE_TAGS;

@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::balancer::{self, BalancerChange, Edit};
 use super::env::{Env, PUBLIC_IPS};
 use super::json;
 use super::known::LATE;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
-use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::security::has_failed;
 use super::plan::service::Reached;
 use super::plan::step::{Made, SecurityChange, SecurityPart, Write};

@@ -4,3 +4,4 @@ pub(crate) mod cloud;
 pub(crate) mod config;
 mod endpoints;
 pub(crate) mod identity;
+pub(crate) mod selector;

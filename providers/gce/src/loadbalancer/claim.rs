@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use ccm_provider::{Service, ServiceAction};
 
 use super::env::Options;
-use super::wanted::Item;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
 use crate::client::balancing::ForwardingRule;
 use crate::ownership::{
@@ -35,9 +34,9 @@ pub(crate) fn is_foreign(rule: &ForwardingRule) -> bool {
     real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
 }
 
-/// Whether a rule is one of ours, of the kind that the Service asks for.
-pub(crate) fn is_of_kind(item: &Item, rule: &ForwardingRule) -> bool {
-    !is_foreign(rule) && real_scheme(rule) == item.scheme
+/// Whether a rule is one of ours, of this kind.
+pub(crate) fn is_of_kind(scheme: Scheme, rule: &ForwardingRule) -> bool {
+    !is_foreign(rule) && real_scheme(rule) == scheme
 }
 
 /// The scheme that a Service asks for: by its class, else by its annotations.

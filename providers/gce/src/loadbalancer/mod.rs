@@ -220,7 +220,7 @@ impl BalancerCloud for Balancers {
         let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
         let is_former = |rule: &ForwardingRule| item.begun.contains(&claim::real_scheme(rule));
         let is_ours = |rule: &&ForwardingRule| {
-            (is_any || is_former(rule)) && !claim::is_foreign(rule) || claim::is_of_kind(item, rule)
+            (is_any || is_former(rule)) && !claim::is_foreign(rule) || claim::is_of_kind(item.scheme, rule)
         };
         let published = &reached.service.status.load_balancer;
         let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
@@ -287,7 +287,7 @@ impl BalancerCloud for Balancers {
         if let Some(cloud) = self.cloud.as_ref().filter(|_| is_done) {
             cloud.reads.settle(item);
         }
-        let rule = observed.rule(&item.names).filter(|rule| claim::is_of_kind(item, rule));
+        let rule = observed.rule(&item.names).filter(|rule| claim::is_of_kind(item.scheme, rule));
         if let Some(rule) = rule.filter(|_| self.env.options.writes_annotations) {
             let name = |url: &str| Some(last_part(url).to_owned()).filter(|name| !name.is_empty());
             notes.annotations.insert(BACKEND_SERVICE.row.key.to_owned(), name(&rule.backend_service));

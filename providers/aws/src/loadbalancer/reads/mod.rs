@@ -22,7 +22,6 @@ use tokio::time::Instant;
 
 use super::env::Env;
 use super::marks::{Marks, Unread};
-use super::write::Refused;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::elbv2::Which;
 use crate::client::operation::{Operation, Service};
@@ -67,6 +66,17 @@ impl From<Duration> for Age {
     fn from(own: Duration) -> Self {
         Self { own, foreign: Duration::ZERO }
     }
+}
+
+/// A target that AWS has refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) id: String,
+    /// Whether it was being added. A target that cannot be removed is already deregistered.
+    pub(super) adding: bool,
+    /// Whether a quota is exhausted.
+    pub(super) full: bool,
+    pub(super) said: String,
 }
 
 #[derive(Debug)]

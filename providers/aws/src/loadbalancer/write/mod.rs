@@ -20,7 +20,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError};
 use super::neighbors;
 use super::observed::Neighbors;
 use super::plan::security_groups::steps;
-use super::reads::Reads;
+use super::reads::{Reads, Refused};
 use super::rules::shared::{Change, MTU, SharedRules, is_for};
 use super::rules::{Rule, port, split};
 use super::settling;
@@ -30,8 +30,6 @@ use crate::client::ec2::{Permission, SecurityGroup, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{self, ApiError, Id, Made, Query, Write};
 use crate::node::identity::InstanceId;
-
-pub(in crate::loadbalancer) use targets::Refused;
 
 /// The first delay of the retry of a deletion that another object blocks; it doubles up to the second.
 const HELD: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
@@ -55,6 +53,8 @@ pub(crate) struct Outputs {
     refused: Vec<Refused>,
     /// A registration that was sent again after instances had left.
     again: Option<Write>,
+    /// Whether AWS did not show what a write needed.
+    late: bool,
     /// Rules that a full group has no room for, and without which clients are served.
     unopened: Vec<Finding>,
     /// Operations that AWS refused because of a limit of the balancer or the account, by name.
@@ -242,9 +242,9 @@ fn is_description(write: &Write) -> bool {
 }
 
 async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
-    // An earlier step has failed, or waits.
-    let missing = |object| {
-        ProviderError::in_progress(format!("{object} is to be made before {}", step.summary.id), settling::AGAIN)
+    let missing = |object| match outputs.late {
+        true => settling::recheck(settling::AGAIN),
+        false => ProviderError::bug(format!("{object} was to be made before {}", step.summary.id)),
     };
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
@@ -290,6 +290,7 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
         Err(error) if is_so_already(&write, &error) => Ok(()),
         Err(error) if is_lag(&write, &error, reads) => {
             tracing::debug!(%error, "a write came too soon");
+            outputs.late = true;
             Err(settling::recheck(settling::AGAIN))
         }
         // The engine waits after a missing permission.

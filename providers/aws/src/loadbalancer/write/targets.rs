@@ -1,18 +1,9 @@
 //! Targets that AWS refuses; the others are registered without them.
 
+use super::super::reads::Refused;
 use crate::client::elbv2::Target;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write, names};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::loadbalancer) struct Refused {
-    pub(in crate::loadbalancer) id: String,
-    /// Whether it was being added. A target that cannot be removed is already deregistered.
-    pub(super) adding: bool,
-    /// Whether a quota is exhausted.
-    pub(in crate::loadbalancer) full: bool,
-    pub(super) said: String,
-}
 
 /// The targets of the write that AWS refuses, if the error is about single targets and names them.
 pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {

@@ -10,11 +10,11 @@ use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ProviderError, Risk, Verb};
 use serde_json::Value;
 
+use super::super::balancer::Edit;
 use super::super::env::PUBLIC_IPS;
 use super::super::json;
 use super::super::tags;
 use super::super::wanted::Item;
-use super::balancer::Edit;
 use super::security::{self, Keep, has_failed};
 use super::service::Reached;
 use super::step::{SecurityChange, SecurityPart, Write};
@@ -255,7 +255,11 @@ pub(super) fn after(
     parts: &[SecurityPart],
     keep: Option<&Keep>,
 ) -> (Value, BTreeMap<usize, ProviderError>) {
-    let keep = keep.map(|keep| keep.settled(parts));
+    let mut keep = keep.cloned();
+    // These parts settle their ports.
+    for part in parts.iter().filter(|part| !part.claim.holds) {
+        keep.iter_mut().for_each(|keep| drop(keep.unsettled.remove(&part.base)));
+    }
     let claims: Vec<security::Claim> = parts.iter().map(|part| part.claim.clone()).collect();
     security::after(group, &claims, keep.as_ref())
 }

@@ -6,6 +6,7 @@
 use ccm_provider::{ErrorClass, ProviderError};
 use serde_json::Value;
 
+use super::super::balancer::{self, Edit};
 use super::super::claim;
 use super::super::env::balancer_name;
 use super::super::json::{self, same};
@@ -14,7 +15,6 @@ use super::super::names::Family;
 use super::super::tags;
 use super::super::wanted::{Item, PublicIp, Settings};
 use super::address::{AddressEdit, EditKind};
-use super::balancer::{self, Edit};
 use super::{Planner, SOON};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;

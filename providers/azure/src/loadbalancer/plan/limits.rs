@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use ccm_provider::ProviderError;
 
+use super::super::balancer::Edit;
 use super::super::json;
 use super::super::machines::Machine;
 use super::super::names::is_of;
 use super::super::wanted::refused;
-use super::balancer::Edit;
 use super::{Planner, is_pair};
 use crate::client::id::ArmId;
 use crate::client::operation::VMSS;

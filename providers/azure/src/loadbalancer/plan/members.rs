@@ -11,6 +11,7 @@ use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
 use serde_json::Value;
 
+use super::super::balancer::{BalancerChange, Edit};
 use super::super::env::{PoolKind, balancer_name};
 use super::super::json;
 use super::super::machines::Machine;
@@ -21,7 +22,6 @@ use super::super::members::{
 use super::super::names::{self, Family};
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
-use super::balancer::{BalancerChange, Edit};
 use super::limits::MOST_SETS;
 use super::place::Places;
 use super::step::Write;

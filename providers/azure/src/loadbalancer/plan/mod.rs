@@ -10,6 +10,7 @@ use ccm_kit::balancer::{Items, Kind, Part, Plan, Step};
 use ccm_provider::{Finding, ProviderError, Risk, ServiceAction, Verb};
 use serde_json::Value;
 
+use super::balancer::{BalancerChange, Edit};
 use super::env::Env;
 use super::json::{self, same};
 use super::members::{InstanceChange, InterfaceChange};
@@ -22,7 +23,6 @@ use crate::client::id::ArmId;
 pub(crate) mod address;
 mod admission;
 mod backends;
-pub(crate) mod balancer;
 mod handover;
 mod index;
 mod limits;
@@ -39,7 +39,6 @@ pub(crate) mod step;
 mod tests;
 
 use address::{AddressChange, AddressEdit, Outcome};
-use balancer::{BalancerChange, Edit};
 use index::Index;
 pub(crate) use limits::MOST_SETS;
 pub(crate) use place::{Places, set_of};

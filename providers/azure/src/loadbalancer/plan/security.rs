@@ -14,7 +14,6 @@ use super::super::json::{self, same};
 use super::super::names::Family;
 use super::super::wanted::access::Access;
 use super::super::wanted::refused;
-use super::step::SecurityPart;
 
 const PREFIX: &str = "k8s-azure-lb";
 /// The priorities of managed rules.
@@ -64,15 +63,6 @@ pub(crate) struct Keep {
 pub(crate) type Ports = BTreeMap<String, BTreeSet<i32>>;
 
 impl Keep {
-    /// Without the ports that these parts settle.
-    pub(super) fn settled(&self, parts: &[SecurityPart]) -> Self {
-        let mut keep = self.clone();
-        for part in parts.iter().filter(|part| !part.claim.holds) {
-            keep.unsettled.remove(&part.base);
-        }
-        keep
-    }
-
     pub(super) fn add_range(&mut self, range: &str, ports: &BTreeMap<String, Vec<i32>>) {
         add_ports(self.ranges.entry(range.to_owned()).or_default(), ports);
     }

@@ -8,6 +8,7 @@ use ccm_provider::{ErrorClass, ProviderError, ServiceAction};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::super::balancer::{self, Edit};
 use super::super::claim::{self, Frontend};
 use super::super::env::balancer_name;
 use super::super::json::{self, same};
@@ -16,7 +17,6 @@ use super::super::names::Family;
 use super::super::wanted::{Given, Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, label_problem};
-use super::balancer::{self, Edit};
 use crate::annotations::{self as keys, Scheme};
 use crate::client::id::ArmId;
 

@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
+use super::super::balancer::{BalancerChange, Edit};
 use super::super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
 use super::address::AddressChange;
-use super::balancer::{BalancerChange, Edit};
 use super::security::{Claim, Keep};
 use super::service::Reached;
 use crate::client::id::ArmId;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ccm_provider::{AddressType, Node, NodeAddress, NodeRef, Service, ServiceWork};
 use serde_json::json;
 
+use super::super::balancer;
 use super::super::env::PoolKind;
 use super::super::observed::{Facts, Seen, ServiceFacts};
 use super::super::wanted::wanted;

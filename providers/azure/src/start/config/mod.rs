@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::client::limit::{Rate, Rates};
-use crate::loadbalancer::selector::Selector;
+use crate::start::selector::Selector;
 
 /// Looks up an environment variable.
 pub(crate) type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{BalancerConfig, Config, RateConfig, read_map};
 use crate::client::id::same;
-use crate::loadbalancer::selector::Selector;
+use crate::start::selector::Selector;
 
 /// A key.
 struct Key {

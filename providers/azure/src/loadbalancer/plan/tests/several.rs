@@ -1,8 +1,8 @@
 //! Several load balancers.
 
 use super::super::super::env::Several;
-use super::super::super::selector::Selector;
 use super::*;
+use crate::start::selector::Selector;
 
 pub(super) fn several(names: &[&str]) -> World {
     let mut world = World::new();

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::super::claim;
-use super::super::env::Env;
-use super::super::json::{self, same};
-use super::super::names::{self, SHARED_PROBE};
-use super::super::observed::Observed;
-use super::super::tags;
-use super::super::wanted::Item;
-use super::super::wanted::ports::{Probe, Rule};
+use super::claim;
+use super::env::Env;
+use super::json::{self, same};
+use super::names::{self, SHARED_PROBE};
+use super::observed::Observed;
+use super::tags;
+use super::wanted::Item;
+use super::wanted::ports::{Probe, Rule};
 use crate::client::id::ArmId;
 
 /// All changes of a load balancer.
