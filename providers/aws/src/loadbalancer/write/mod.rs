@@ -291,7 +291,7 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
         Err(error) if is_lag(&write, &error, reads) => {
             tracing::debug!(%error, "a write came too soon");
             outputs.late = true;
-            Err(settling::recheck(settling::AGAIN))
+            Err(settling::recheck(2 * settling::AGAIN))
         }
         // The engine waits after a missing permission.
         Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
