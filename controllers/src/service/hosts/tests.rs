@@ -121,6 +121,22 @@ async fn changes_of_nodes_that_wait_for_others_are_no_retries() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_registered_again_without_its_instance_empties_nothing() {
+    let (controller, _) = controller();
+    let key =
+        Service { metadata: ObjectMeta { name: "s0".into(), ..ObjectMeta::default() }, ..Service::default() }.key();
+    let hosts: Arc<[NodeRef]> = [node(1, 1, "blue"), node(2, 1, "blue")].map(NodeRef::from).into();
+    controller.lock().get_mut(&key).unwrap().reach(&hosts);
+    let known = || controller.known(&key).unwrap();
+    assert!(controller.may_empty(&known()).await.is_ok(), "both are there");
+    for number in [1, 2] {
+        controller.shared.nodes.apply(Node { provider_id: None, ..node(number, 2 * NODES + number, "blue") });
+    }
+    let kept = controller.may_empty(&known()).await.err().and_then(|kept| kept.hosts);
+    assert_eq!(kept.map(|kept| kept.len()), Some(2));
+}
+
+#[tokio::test]
 async fn the_back_off_of_a_failed_clean_up_ends_at_half_a_minute() {
     let (controller, _) = controller();
     for (kind, longest) in [("ClusterIP", Duration::from_secs(30)), ("LoadBalancer", Duration::MAX)] {

@@ -132,29 +132,6 @@ pub(crate) struct ListenerSettings {
     pub(crate) target_group: Id,
 }
 
-impl ElbWrite {
-    fn balancer(&self) -> &str {
-        match self {
-            Self::CreateLoadBalancer { balancer, .. }
-            | Self::DeleteLoadBalancer { balancer }
-            | Self::AddTags { balancer, .. }
-            | Self::CreateLoadBalancerListeners { balancer, .. }
-            | Self::DeleteLoadBalancerListeners { balancer, .. }
-            | Self::AttachLoadBalancerToSubnets { balancer, .. }
-            | Self::DetachLoadBalancerFromSubnets { balancer, .. }
-            | Self::ApplySecurityGroupsToLoadBalancer { balancer, .. }
-            | Self::ConfigureHealthCheck { balancer, .. }
-            | Self::ModifyLoadBalancerAttributes { balancer, .. }
-            | Self::CreateLoadBalancerPolicy { balancer, .. }
-            | Self::SetLoadBalancerPoliciesForBackendServer { balancer, .. }
-            | Self::SetLoadBalancerPoliciesOfListener { balancer, .. }
-            | Self::SetLoadBalancerListenerSSLCertificate { balancer, .. }
-            | Self::RegisterInstancesWithLoadBalancer { balancer, .. }
-            | Self::DeregisterInstancesFromLoadBalancer { balancer, .. } => balancer,
-        }
-    }
-}
-
 impl Write {
     /// The name of the operation.
     pub(crate) fn name(&self) -> &'static str {
@@ -188,12 +165,9 @@ impl Write {
         Ok(write)
     }
 
-    /// The names and IDs of the balancers, target groups and security groups that the write creates or uses.
-    pub(crate) fn objects(&self) -> Vec<String> {
-        let mut used = self.clone();
-        let used = used.ids_mut().into_iter().filter_map(|id| id.known().map(str::to_owned));
-        let classic = if let Self::Elb(write) = self { Some(write.balancer().to_owned()) } else { None };
-        used.chain(self.creates().map(str::to_owned)).chain(classic).collect()
+    /// The IDs and ARNs of the objects that the write names, as far as they are known.
+    pub(crate) fn known_ids(&self) -> Vec<String> {
+        self.clone().ids_mut().into_iter().filter_map(|id| id.known().map(str::to_owned)).collect()
     }
 
     /// The name of the balancer, target group or security group that the write creates.

@@ -565,6 +565,8 @@ mod tests {
 
     #[test]
     fn an_instance_that_cannot_leave_is_no_member() {
+        let denied = "Required 'compute.instances.use' permission for 'projects/p/zones/us-central1-b/instances/n1'";
+        assert_eq!(about(&error(TARGET_POOL_REMOVE, 403, "forbidden", denied), &host("n1")), None, "it stays one");
         let detached = "Instance is not currently attached to this target pool.";
         for operation in [TARGET_POOL_REMOVE, INSTANCE_GROUP_REMOVE] {
             for why in [detached, "It is something else."] {

@@ -275,6 +275,13 @@ async fn a_service_that_seems_younger_than_its_own_balancer_keeps_it(scene: &mut
             scene.update_hosts(&mut web).await;
         }
     }
+    // Also if all nodes were replaced while the process was away.
+    for name in ["new-1", "new-2"] {
+        scene.nodes = vec![scene.node(name).await];
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut web).await, address);
+        assert_eq!(scene.members().await.len(), 1);
+    }
     scene.restart().await;
     scene.delete(&mut web).await;
     scene.is_empty().await;

@@ -100,7 +100,7 @@ pub(crate) struct Reads {
     remembered: Mutex<Remembered>,
     /// Balancers and target groups that this process created, by name.
     created: Journal<String>,
-    /// The names, IDs and ARNs of what AWS has accepted to create.
+    /// The names of what AWS has accepted to create.
     made: Journal<String>,
     /// The targets that were refused because of a quota, by target group or balancer.
     refused: Mutex<BTreeMap<(String, String), (std::time::Instant, Refused)>>,
@@ -410,14 +410,14 @@ impl Reads {
         self.applied.forget(|(applied, _)| applied == name);
     }
 
-    /// Records that AWS has created objects with these names, IDs and ARNs.
-    pub(crate) fn made(&self, objects: impl IntoIterator<Item = String>) {
-        self.made.wrote(objects);
+    /// Records that AWS has created an object with this name.
+    pub(crate) fn made(&self, name: &str) {
+        self.made.wrote([name.to_owned()]);
     }
 
-    /// Whether AWS created the object with this name, ID or ARN for this process a moment ago.
-    pub(crate) fn is_made(&self, object: &str) -> bool {
-        self.made.hidden(|made| made == object).is_some()
+    /// Whether AWS created an object with this name for this process a moment ago.
+    pub(crate) fn is_made(&self, name: &str) -> bool {
+        self.made.hidden(|made| made == name).is_some()
     }
 
     /// The refusals of these targets, if all of them were refused a moment ago.

@@ -246,7 +246,7 @@ fn targets(item: &ServiceWork, annotations: Annotations<'_>) -> Result<Targets, 
     });
     let mut findings: Vec<Finding> = findings.collect();
     if labeled == 0 && !labels.is_empty() {
-        let problem = "no traffic for any node: none has all these labels; correct them or those of the nodes";
+        let problem = "no traffic for any node: none with an instance has all these labels; if that stays so, correct them or those of the nodes";
         findings.push(annotations.warn(TARGET_NODE_LABELS.row, problem));
     }
     Ok((targets, wrong, findings))

@@ -53,6 +53,8 @@ pub(crate) struct Outputs {
     refused: Vec<Refused>,
     /// A registration that was sent again after instances had left.
     again: Option<Write>,
+    /// The names, IDs and ARNs of what was created.
+    created: BTreeSet<String>,
     /// Whether AWS did not show what a write needed.
     late: bool,
     /// Rules that a full group has no room for, and without which clients are served.
@@ -281,6 +283,9 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
     }
     match send(&write, reads).await {
         Ok(made) => {
+            if let Some(name) = write.creates() {
+                outputs.created.extend(made.clone().into_iter().chain([name.to_owned()]));
+            }
             if let Some(object) = write.makes() {
                 let none = || ProviderError::bug(format!("AWS made {object} and gave no ID"));
                 outputs.made.insert(object.clone(), made.ok_or_else(none)?);
@@ -288,10 +293,10 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
             Ok(())
         }
         Err(error) if is_so_already(&write, &error) => Ok(()),
-        Err(error) if is_lag(&write, &error, reads) => {
+        Err(error) if is_lag(step, &write, &error, outputs, reads) => {
             tracing::debug!(%error, "a write came too soon");
             outputs.late = true;
-            Err(settling::recheck(2 * settling::AGAIN))
+            Err(settling::recheck(settling::AGAIN))
         }
         // The engine waits after a missing permission.
         Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
@@ -367,8 +372,8 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     }
     let answer = reads.api.write(write).await;
     reads.wrote(write);
-    if let (Some(name), Ok(id)) = (write.creates(), &answer) {
-        reads.made(id.iter().cloned().chain([name.to_owned()]));
+    if let (Some(name), Ok(_)) = (write.creates(), &answer) {
+        reads.made(name);
     }
     match (write, &answer) {
         (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
@@ -408,11 +413,15 @@ fn is_so_already(write: &Write, error: &ApiError) -> bool {
     error.is(codes)
 }
 
-/// Whether AWS does not show yet what this process has just created for a write, unless the error names another object.
-fn is_lag(write: &Write, error: &ApiError, reads: &Reads) -> bool {
-    let (made, others): (Vec<String>, Vec<String>) =
-        write.objects().into_iter().partition(|object| reads.is_made(object));
-    error.is(LAGGING) && !made.is_empty() && !others.iter().any(|object| client::names(&error.message, object))
+/// Whether AWS does not show yet what this call has created for the balancer, or what this process has created under the
+/// name of a creation, unless the error names another object. What a later call has observed is shown.
+fn is_lag(step: &Step, write: &Write, error: &ApiError, outputs: &Outputs, reads: &Reads) -> bool {
+    let ids = write.known_ids();
+    let is_ours = |object: &String| outputs.created.contains(object);
+    let is_late = ids.iter().chain([&step.purpose.balancer]).any(is_ours);
+    let is_second = write.creates().is_some_and(|name| reads.is_made(name));
+    let others = || ids.iter().any(|id| !is_ours(id) && client::names(&error.message, id));
+    error.is(LAGGING) && (is_late || is_second) && !others()
 }
 
 fn is_one(permissions: &[Permission]) -> bool {
