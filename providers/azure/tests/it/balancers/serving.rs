@@ -128,11 +128,23 @@ async fn who_takes_a_port_waits_with_the_service_that_gives_it_up() {
         scene.ensure(&["gives", "takes"]).await;
         let (gives, takes) = (open(&scene, "gives"), open(&scene, "takes"));
         scene.service("gives", &one, port(8443));
-        scene.service("takes", &one, port(443));
+        // It goes on serving what it has.
+        let ports = [port(80), port(443)].map(|ports| ports[0].clone());
+        let named = |(number, mut port): (usize, Value)| {
+            port["name"] = json!(format!("p{number}"));
+            port
+        };
+        scene.service("takes", &one, ports.into_iter().enumerate().map(named).collect());
         deny(&scene, "network", action);
         for _ in 0..2 {
+            let mark = scene.mark();
             let answers = scene.call(&["gives", "takes"], ServiceAction::Ensure).await;
             assert!(answers.iter().all(|answer| answer.result.is_err()), "{action}: {answers:?}");
+            assert_eq!(
+                scene.writes(mark).get("loadBalancers.put"),
+                None,
+                "{action}: Azure would refuse two rules of a port"
+            );
             assert_eq!((open(&scene, "gives"), open(&scene, "takes")), (gives.clone(), takes.clone()), "{action}");
         }
         scene.bed.cloud.faults(Faults::clear);
@@ -142,7 +154,7 @@ async fn who_takes_a_port_waits_with_the_service_that_gives_it_up() {
             .filter_map(|rule| rule["properties"]["frontendPort"].as_u64())
             .collect();
         ports.sort_unstable();
-        assert_eq!(ports, [443, 8443], "{action}");
+        assert_eq!(ports, [80, 443, 8443], "{action}");
         scene.bed.is_clean();
     }
 }
