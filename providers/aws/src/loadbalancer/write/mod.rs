@@ -420,8 +420,10 @@ fn is_lag(step: &Step, write: &Write, error: &ApiError, outputs: &Outputs, reads
     let is_ours = |object: &String| outputs.created.contains(object);
     let is_late = ids.iter().chain([&step.purpose.balancer]).any(is_ours);
     let is_second = write.creates().is_some_and(|name| reads.is_made(name));
+    let mut quoted = error.message.split('\'').skip(1).step_by(2).map(str::to_owned).peekable();
+    let mut is_named = || quoted.peek().is_none() || quoted.any(|it| is_ours(&it) || write.creates() == Some(&*it));
     let others = || ids.iter().any(|id| !is_ours(id) && client::names(&error.message, id));
-    error.is(LAGGING) && (is_late || is_second) && !others()
+    error.is(LAGGING) && (is_late || is_second) && !others() && is_named()
 }
 
 fn is_one(permissions: &[Permission]) -> bool {
