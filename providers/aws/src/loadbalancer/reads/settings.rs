@@ -27,9 +27,11 @@ pub(in crate::loadbalancer) async fn with_settings<A, S>(
     }
 }
 
-/// The answer of a read that is late.
+/// The answer of a read that is late. It may be between two attempts, which the client makes after a pause.
 pub(in crate::loadbalancer) fn late<T>(service: Service, read: &'static str) -> Answer<T> {
-    Err(interrupted(service, read, Interrupted::Late(LATE)))
+    let mut error = interrupted(service, read, Interrupted::Late(LATE));
+    error.message.push_str("; AWS is silent, or asks for fewer calls");
+    Err(error)
 }
 
 #[cfg(test)]
