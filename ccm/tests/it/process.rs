@@ -76,7 +76,7 @@ fn command(args: &[&str]) -> Command {
 impl Ended {
     /// The command was not allowed to list nodes, and says which permissions it needs.
     pub(crate) fn assert_may_not_list_nodes(&self) {
-        assert_eq!((self.code, &*self.stdout), (Some(1), ""));
+        assert_eq!((self.code, &*self.stdout), (Some(1), ""), "{}{}", self.progress, self.stderr);
         self.reports(&["cannot list nodes: ", "needs `get` and `list`"]);
     }
 

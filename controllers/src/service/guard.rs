@@ -129,7 +129,7 @@ impl ServiceController {
         match decide::removal(&plan) {
             None => Ok(()),
             Some(step) => Err(NotNodes::Seen(format!(
-                "the load balancer has hosts that are no nodes for this Service: not in the cluster, or left out by its \
+                "the load balancer has hosts that are not nodes of this Service: not in the cluster, or left out by its \
                  annotations ({} {} {})",
                 step.verb.as_str(),
                 step.kind,
