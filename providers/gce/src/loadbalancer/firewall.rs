@@ -189,7 +189,7 @@ fn nets(ranges: &[String]) -> Option<BTreeSet<IpNet>> {
 }
 
 /// Whether all wanted networks are inside of others.
-fn covers(found: &[String], wanted: &[String]) -> bool {
+pub(super) fn covers(found: &[String], wanted: &[String]) -> bool {
     match (nets(found), nets(wanted)) {
         (Some(found), Some(wanted)) => wanted.iter().all(|wanted| found.iter().any(|found| found.contains(wanted))),
         _ => false,

@@ -161,7 +161,9 @@ impl BalancerCloud for Balancers {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
-        let observed = self.cloud()?.reads.observe(&self.env, wanted).await?;
+        let cloud = self.cloud()?;
+        let mut observed = cloud.reads.observe(&self.env, wanted).await?;
+        observed.reserving = cloud.ongoing.reserving();
         // What cannot be read of a single load balancer says nothing about whether it exists.
         match wanted.items.first_key_value().filter(|_| wanted.items.len() == 1) {
             Some((_, item)) if item.action == ServiceAction::Delete => plan::is_read(&self.env, &observed, item)?,
@@ -313,8 +315,9 @@ impl From<plan::Steps> for Plan<Step> {
             let restore = std::mem::take(&mut step.restore);
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            let prepares = step.rank == Rank::Reserve;
-            let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage).prepares(prepares);
+            let (prepares, releases) = (step.rank == Rank::Reserve, step.releases);
+            let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
+            let step = step.prepares(prepares).releases(releases);
             restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
         }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }

@@ -28,6 +28,12 @@ pub(crate) struct Observed {
     /// The range of each subnetwork, by URL, if a Service asks for an internal address that is not reserved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) ranges: BTreeMap<String, String>,
+    /// The instances that have an address which a Service asks for, by address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) in_use: BTreeMap<String, String>,
+    /// The balancers with a reservation, of which this process waits for an operation.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) reserving: BTreeSet<String>,
     pub(crate) pools: BTreeMap<String, TargetPool>,
     pub(crate) backends: BTreeMap<String, BackendService>,
     pub(crate) firewalls: BTreeMap<String, Firewall>,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::hosts::Host;
 use super::step::Step;
+use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::Collection;
 use crate::client::{ApiError, Sent, Write};
 
@@ -24,10 +25,12 @@ const SOON: Duration = Duration::from_secs(1);
 /// A change whose end was not seen, and that was not sent since, is forgotten after this time.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// The writes whose operations go on, by operation, what their end means, and their key among the unseen ones.
+/// The writes whose operations go on, by operation, and what earlier ones have shown.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
-    pub(super) sent: Mutex<BTreeMap<String, (Sent, Meant, String)>>,
+    pub(super) sent: Mutex<BTreeMap<String, Begun>>,
+    /// The balancers with a reserved address.
+    pub(super) reserved: Mutex<BTreeSet<String>>,
     /// The objects that were not deleted because others use them. Both kinds of health checks have the same names.
     pub(super) used: Mutex<BTreeSet<(Collection, String)>>,
     /// The changes whose end was not seen, by [`key`].
@@ -41,7 +44,36 @@ pub(super) struct Ongoing {
     pub(super) unreadable: Unreadable,
 }
 
+/// A write whose operation goes on.
+#[derive(Debug, Clone)]
+pub(super) struct Begun {
+    pub(super) sent: Sent,
+    /// What its failure means.
+    pub(super) meant: Meant,
+    /// Its [`key`].
+    pub(super) key: String,
+    /// See [`Step::balancer`].
+    pub(super) balancer: Option<String>,
+}
+
 impl Ongoing {
+    /// The balancers with a reservation of which an operation goes on.
+    pub(super) fn reserving(&self) -> BTreeSet<String> {
+        let (sent, reserved) = (self.sent.lock(), self.reserved.lock());
+        let balancers = sent.values().filter_map(|begun| begun.balancer.as_ref());
+        balancers.filter(|balancer| reserved.contains(*balancer)).cloned().collect()
+    }
+
+    /// Notes a write that was accepted.
+    pub(super) fn accepted(&self, write: &Write) {
+        let mut reserved = self.reserved.lock();
+        match write.operation {
+            ADDRESS_RESERVE => drop(reserved.insert(write.name.clone())),
+            ADDRESS_DELETE => drop(reserved.remove(&write.name)),
+            _ => {}
+        }
+    }
+
     /// The reason why this instance could not join lately.
     pub(super) fn refusal(&self, write: &Write, host: &Host) -> Option<ProviderError> {
         if write.operation.is_removal() {
@@ -233,6 +265,7 @@ mod tests {
             reason: "",
             risk: ccm_provider::Risk::None,
             restore: Vec::new(),
+            releases: false,
         }
     }
 }

@@ -97,6 +97,8 @@ pub(crate) struct Step {
     pub(crate) risk: Risk,
     /// Creates again what was deleted for this creation, if it is refused or not reached.
     pub(crate) restore: Vec<Step>,
+    /// Whether it releases what was reserved for a rule in place of one that exists.
+    pub(crate) releases: bool,
 }
 
 /// The action of a step.
@@ -114,7 +116,7 @@ pub(crate) enum Act {
     Keep(Write),
     /// Creates a forwarding rule without a reserved address, and reads the address of the rule.
     InsertRule(Write),
-    /// Creates the former forwarding rule again, and releases its address. `at_any`: at another one if that is gone.
+    /// Creates the former forwarding rule again. `at_any`: at another address if its own is gone.
     RestoreRule {
         write: Write,
         at_any: bool,

@@ -14,14 +14,13 @@ use super::env::Env;
 use super::events::Events;
 use super::hosts::Host;
 use super::observe::Reads;
-use super::ongoing::{Meant, Ongoing, SHOWN, key, not_seen, object, target};
-use super::plan::{instance_url, instances_body, put};
+use super::ongoing::{Begun, Meant, Ongoing, SHOWN, key, not_seen, object, target};
+use super::plan::{in_use, instance_url, instances_body, put};
 use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
-use super::wanted::refused;
 use crate::annotations as keys;
 use crate::client::balancing::{Address, BackendService, ForwardingRule, group_of};
 use crate::client::operation::{
-    ADDRESS_DELETE, ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, TARGET_POOL_ADD, Verb,
+    ADDRESS_GET, BACKEND_SERVICE_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, TARGET_POOL_ADD, Verb,
 };
 use crate::client::resource::{ResourceId, last_part};
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_over_quota, is_passing};
@@ -142,12 +141,15 @@ impl Writer<'_> {
     }
 
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
-        let Some(sent) = self.client.begin(write).await? else {
+        let begun = self.client.begin(write).await?;
+        self.ongoing.accepted(write);
+        let Some(sent) = begun else {
             self.reads.lately.wrote(write);
             return Ok(Written::Done);
         };
         let name = sent.key().to_owned();
-        self.ongoing.sent.lock().insert(name.clone(), (sent, meant, key(step)));
+        let begun = Begun { sent, meant, key: key(step), balancer: step.balancer.clone() };
+        self.ongoing.sent.lock().insert(name.clone(), begun);
         let verb = match step.verb {
             ccm_provider::Verb::Create => "creating",
             ccm_provider::Verb::Update => "updating",
@@ -171,7 +173,7 @@ impl Writer<'_> {
 
     async fn look(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = self.ongoing.sent.lock().get(&operation.name).cloned();
-        let Some((mut sent, meant, key)) = ongoing else { return Ok(Progress::Done) };
+        let Some(Begun { mut sent, meant, key, .. }) = ongoing else { return Ok(Progress::Done) };
         let waits = sent.age() < LONG;
         let look = tokio::time::timeout(LOOK, self.client.look(&mut sent, waits)).await;
         if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
@@ -279,11 +281,7 @@ impl Writer<'_> {
                 if let Some(reserved) = &reserved
                     && let Some(other) = reserved.other_user(&write.name)
                 {
-                    return Err(refused(format!(
-                        "spec.loadBalancerIP {:?} is in use by {}; use another one or free it",
-                        reserved.address,
-                        last_part(other)
-                    )));
+                    return Err(in_use(&reserved.address, last_part(other)));
                 }
                 known(step, outputs, reserved.map(|reserved| reserved.address))
             }
@@ -292,12 +290,6 @@ impl Writer<'_> {
                     self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
                 let rule = rule.filter(|rule| self.reads.lately.check(&write.name, Some(rule)).is_ok());
                 known(step, outputs, rule.map(|rule| rule.ip_address))
-            }
-            Act::RestoreRule { .. } => {
-                let release = Write::new(ADDRESS_DELETE, write.scope.clone(), &*write.name);
-                let released = self.client.begin(&release).await;
-                released.map_or_else(|error| tracing::warn!(%error, "the address stays reserved"), drop);
-                Ok(())
             }
             // The others are members.
             Act::Join { hosts, .. } | Act::Leave { hosts, .. } => {

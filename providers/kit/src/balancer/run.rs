@@ -52,14 +52,14 @@ pub(super) struct Results {
     failed: Vec<BTreeSet<Part>>,
     /// The errors of steps, by index.
     by_step: BTreeMap<usize, ProviderError>,
-    /// The objects that were deleted.
-    deleted: BTreeSet<String>,
+    /// The steps that were done, by index. The result of one may not be what is needed.
+    done: BTreeSet<usize>,
 }
 
 impl Results {
     pub(super) fn new(count: usize) -> Self {
-        let (lost, by_step, deleted) = Default::default();
-        Self { errors: vec![None; count], written: 0, lost, failed: vec![BTreeSet::new(); count], by_step, deleted }
+        let (lost, by_step, done) = Default::default();
+        Self { errors: vec![None; count], written: 0, lost, failed: vec![BTreeSet::new(); count], by_step, done }
     }
 
     /// Records an error of one item.
@@ -156,8 +156,9 @@ impl<C: BalancerCloud> Run<'_, C> {
                 let Some((step, later)) = at(steps, index) else { continue };
                 let prevented = match refused.get(&index) {
                     _ if results.is_blocked(step) => {
-                        if self.is_missed(step, steps, results) {
-                            running.push(Either::Left(self.step(index, steps, true, &accepted)));
+                        let is_missed = self.is_missed(step, steps, results);
+                        if is_missed || self.is_left(step, steps, results) {
+                            running.push(Either::Left(self.step(index, steps, is_missed, &accepted)));
                             continue;
                         }
                         None
@@ -244,7 +245,10 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// Whether what a step replaces was deleted before another one of its part failed. That is remembered: otherwise
     /// each call would delete what the one before has restored.
     fn is_missed(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
-        let is_deleted = !step.restore.is_empty() && results.deleted.contains(&step.object());
+        let deletes = |(index, one): (usize, &Step<_>)| {
+            one.summary.verb == Verb::Delete && one.object() == step.object() && results.done.contains(&index)
+        };
+        let is_deleted = !step.restore.is_empty() && steps.iter().enumerate().any(deletes);
         let is_made = self.parked.contains_key(&step.object());
         if is_made || !is_deleted && self.memory.removed_for(step, self.work).is_none() {
             return false;
@@ -259,8 +263,29 @@ impl<C: BalancerCloud> Run<'_, C> {
         cause.is_some()
     }
 
-    /// The refusal of a creation that is prepared or for which a deletion makes room, or of an attachment for which
-    /// something is detached, or of a step of their part in between: what is there stays.
+    /// Whether what was prepared is left although the steps that need it are refused: nothing else removes it. It stays as
+    /// long as something is missing that was deleted for them.
+    fn is_left(&self, step: &Step<C::Write>, steps: &[Step<C::Write>], results: &Results) -> bool {
+        if !step.releases || self.parked.contains_key(&step.object()) {
+            return false;
+        }
+        let of_items = || steps.iter().enumerate().filter(|(_, one)| one.items.overlap(&step.items));
+        let is_there = |(index, one): (usize, &Step<C::Write>)| {
+            !one.prepares || one.object() != step.object() || results.done.contains(&index)
+        };
+        let is_missing = of_items().any(|(_, one)| self.memory.removed_for(one, self.work).is_some());
+        let is_refused = |(index, one): (usize, &Step<C::Write>)| {
+            // After any other failure of a deletion, it may be gone.
+            let is_it = |error: &ProviderError| is_refused(error, one.summary.verb != Verb::Delete);
+            results.by_step.get(&index).is_some_and(is_it)
+                || self.memory.refusal(one, self.work).or_else(|| self.memory.no_room(one, self.work)).is_some()
+        };
+        let mut needed = of_items().filter(|(_, one)| step.is_blocked_by(&one.part) && one.part != step.part);
+        !is_missing && of_items().all(is_there) && needed.any(is_refused)
+    }
+
+    /// The refusal of a step that is prepared, or of a creation for which a deletion makes room, or of an attachment for
+    /// which something is detached, or of a step of their part in between: what is there stays.
     fn refused_after(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
         step.successors(later).chain(step.prepared(later)).find_map(|next| {
             let refusal = self.memory.refusal(next, self.work).filter(|_| next.instead.is_none());
@@ -311,12 +336,11 @@ impl<C: BalancerCloud> Run<'_, C> {
         error
     }
 
-    fn ended(&self, index: usize, step: &Step<C::Write>, result: Result<(), ProviderError>, results: &mut Results) {
-        match result {
-            Ok(()) => {
-                results.written += 1;
-                results.deleted.extend((step.summary.verb == Verb::Delete).then(|| step.object()));
-            }
+    fn ended(&self, index: usize, step: &Step<C::Write>, result: Result<(), Failure>, results: &mut Results) {
+        let is_done = result.as_ref().err().is_none_or(|failure| failure.at == Stage::Done);
+        results.done.extend(is_done.then_some(index));
+        match result.map_err(|failure| failure.error) {
+            Ok(()) => results.written += 1,
             Err(error) if step.optional && is_refusal(&error) => {
                 let concerned = step.items.of(self.work.len()).into_iter();
                 let work: Vec<ServiceWork> = concerned.filter_map(|place| self.work.get(place).cloned()).collect();
@@ -336,7 +360,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         steps: &[Step<C::Write>],
         is_missed: bool,
         accepted: &Accepted,
-    ) -> (usize, Result<(), ProviderError>) {
+    ) -> (usize, Result<(), Failure>) {
         let Some((step, later)) = at(steps, index) else { return (index, Ok(())) };
         let room = Removed::by(step, later, self.work);
         let scope = match room.is_some() || self.is_replacing(step, later) {
@@ -386,7 +410,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         {
             tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
         }
-        (index, result.map_err(|failure| failure.error))
+        (index, result)
     }
 
     /// Remembers a refusal; also one that may pass if each trial takes away what the step replaces.

@@ -75,8 +75,11 @@ pub struct Step<W> {
     pub needs: &'static [Kind],
     /// Whether it needs those of all ports: it removes what serves until its successor does.
     pub needs_all: bool,
-    /// Whether it only prepares a later creation of its part: it is not executed if the cloud has refused that.
+    /// Whether it only prepares later steps of its part: it is not executed if the cloud has refused one of them.
     pub prepares: bool,
+    /// Whether it removes what a step has prepared: it is also executed if the part is refused and nothing that was deleted
+    /// for it is missing.
+    pub releases: bool,
     /// For clouds that change objects concurrently: a step begins when all steps of its items with a smaller stage have
     /// ended. `None`: steps run one after the other.
     pub stage: Option<u32>,
@@ -204,6 +207,7 @@ impl<W> Step<W> {
             needs,
             needs_all: false,
             prepares: false,
+            releases: false,
             stage: None,
             optional: false,
             instead: None,
@@ -226,10 +230,17 @@ impl<W> Step<W> {
         self
     }
 
-    /// The step as one that only prepares a later creation, or not.
+    /// The step as one that only prepares later ones, or not.
     #[must_use]
     pub fn prepares(mut self, prepares: bool) -> Self {
         self.prepares = prepares;
+        self
+    }
+
+    /// The step as one that removes what was prepared, or not.
+    #[must_use]
+    pub fn releases(mut self, releases: bool) -> Self {
+        self.releases = releases;
         self
     }
 
@@ -299,9 +310,9 @@ impl<W> Step<W> {
         later.iter().filter(move |step| Some(step.summary.verb) == verb && self.makes_room_for(step))
     }
 
-    /// The later creations that this prepares.
+    /// The later steps that this prepares.
     pub(super) fn prepared<'s>(&'s self, later: &'s [Self]) -> impl Iterator<Item = &'s Self> {
-        later.iter().filter(|step| self.prepares && step.summary.verb == Verb::Create && self.makes_room_for(step))
+        later.iter().filter(|step| self.prepares && self.makes_room_for(step))
     }
 
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.

@@ -23,7 +23,7 @@ use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{Collection, ResourceId, last_part, same_url};
 
 /// The delay of a Service that waits for the reservations of others.
-const NEXT: Duration = Duration::from_secs(1);
+const NEXT: Duration = Duration::from_secs(5);
 /// The purposes of addresses that a forwarding rule can have; external ones have none.
 const PURPOSES: [&str; 3] = ["", "GCE_ENDPOINT", "SHARED_LOADBALANCER_VIP"];
 
@@ -97,7 +97,7 @@ impl Draft<'_> {
         }
         let new_ip = settings.ip.as_ref().filter(|ip| rule.is_none_or(|rule| rule.ip_address != **ip));
         if let Some(ip) = new_ip.filter(|_| kind.scheme == Scheme::Internal) {
-            self.must_be_inside(ip, kind)?;
+            self.must_be_free(ip, kind)?;
         } else if let Some(ip) = new_ip {
             return Err(refused(format!(
                 "requested ip {ip:?} is neither static nor assigned to the LB: spec.loadBalancerIP must be a regional external \
@@ -112,7 +112,9 @@ impl Draft<'_> {
         // The reservation shows whether an internal balancer can have the address, before the external one goes.
         let is_free = left.is_none_or(|left| left.other_user(&name).is_none());
         let is_tried = kind.scheme == Scheme::Internal && self.former().is_some() && is_free;
-        if rule.is_none() && !is_tried {
+        // Its name is taken for as long as an instance has the leftover one: the rule is replaced without it.
+        let has_name = is_free || kind.scheme == Scheme::External;
+        if !has_name || rule.is_none() && !is_tried {
             return Ok(wanted.unwrap_or_default());
         }
         self.reserve(wanted.as_deref(), kind, Act::Reserve)?;
@@ -145,8 +147,11 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Checks that an address that is not reserved is one of the subnetwork, if its range is known.
-    fn must_be_inside(&self, ip: &str, kind: &Kind<'_>) -> Result<(), ProviderError> {
+    /// Checks that an address that is not reserved is one of the subnetwork, if its range is known, and no instance has it.
+    fn must_be_free(&self, ip: &str, kind: &Kind<'_>) -> Result<(), ProviderError> {
+        if let Some(instance) = self.observed.in_use.get(ip) {
+            return Err(in_use(ip, instance));
+        }
         let Some(subnetwork) = kind.subnetwork else { return Ok(()) };
         let range = self.observed.ranges.iter().find(|(url, _)| same_url(url, subnetwork)).map(|(_, range)| range);
         let contains = |range: &String| Some(parse_cidr(range)?.contains(&ip.parse::<IpAddr>().ok()?));
@@ -249,7 +254,7 @@ impl Draft<'_> {
             })
     }
 
-    /// Releases the reservation: the rule has the address now.
+    /// Releases the reservation: the rule has the address now. Also if its predecessor stays.
     pub(super) fn release_address(&mut self) {
         let name = self.item.names.balancer.clone();
         let is_reserved = self.steps.iter().any(|step| step.rank == Rank::Reserve);
@@ -257,6 +262,8 @@ impl Draft<'_> {
             && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
         if is_reserved || is_left {
             self.delete_address(Rank::Release, "the forwarding rule has the address");
+            let releases = self.observed.rule(&self.item.names).is_some();
+            self.steps.last_mut().into_iter().for_each(|step| step.releases = releases);
         }
     }
 
@@ -268,4 +275,9 @@ impl Draft<'_> {
         let act = if is_used { Act::DeleteUnlessUsed(write) } else { Act::Send(write) };
         self.push(rank, act, what(Verb::Delete, "Address", reason));
     }
+}
+
+/// The error for an address that cannot be had because of this user.
+pub(in super::super) fn in_use(ip: &str, user: &str) -> ProviderError {
+    refused(format!("spec.loadBalancerIP {ip:?} is in use by {user}; use another one or free it"))
 }

@@ -37,7 +37,7 @@ pub(super) fn tier(observed: &Observed, item: &Item, settings: &Settings, rule: 
     })
 }
 
-fn tier_of(rule: &ForwardingRule) -> &str {
+pub(super) fn tier_of(rule: &ForwardingRule) -> &str {
     if rule.network_tier.is_empty() { "PREMIUM" } else { &rule.network_tier }
 }
 

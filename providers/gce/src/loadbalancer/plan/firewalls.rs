@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::env::Env;
-use super::super::firewall::{Admission, Command, WantedRule};
+use super::super::firewall::{Admission, Command, WantedRule, covers};
 use super::super::observed::Observed;
 use super::super::step::{Act, FirewallWrite, RESERVED, Rank};
 use super::super::tags::{self, Computed};
@@ -232,16 +232,38 @@ impl Draft<'_> {
         // The API requires the name.
         let body = json!({"name": found.name, "targetTags": rule.target_tags});
         let changes = vec![change("targetTags", &found.target_tags.join(","), &rule.target_tags.join(","))];
-        let act = Act::Firewall(Box::new(FirewallWrite {
-            write: self.write(FIREWALL_PATCH, &found.name).body(body),
+        let act = self.firewall_patch(body, rule, is_admitted);
+        self.push_as(is_shared, Rank::Firewalls, act, update(KIND, changes, "the tags of the hosts have changed"));
+    }
+
+    /// A change of some fields of a rule that exists.
+    fn firewall_patch(&self, body: Value, rule: Firewall, is_admitted: bool) -> Act {
+        Act::Firewall(Box::new(FirewallWrite {
+            write: self.write(FIREWALL_PATCH, &rule.name).body(body),
             command: Command::Update,
             rule,
             is_admitted,
             is_deny: false,
             unless_used: None,
             subject: self.item.subject.clone(),
-        }));
-        self.push_as(is_shared, Rank::Firewalls, act, update(KIND, changes, "the tags of the hosts have changed"));
+        }))
+    }
+
+    /// Lets the rule for the health checks of the external balancer that it was follow its address, which may be another
+    /// one after it has come back. That for its traffic is the rule of the next kind, too.
+    pub(super) fn former_checks_follow(&mut self, former: &ForwardingRule) {
+        let ip = [former.ip_address.clone()];
+        let found = self.observed.firewalls.get(&self.item.names.external_check_firewall());
+        let is_at = |found: &&Firewall| found.destination_ranges.is_empty() || covers(&found.destination_ranges, &ip);
+        let Some(found) = found.filter(|found| !is_at(found) && !former.ip_address.is_empty()) else { return };
+        let description = self.item.names.firewall_description(&former.ip_address);
+        let body = json!({"name": found.name, "description": description, "destinationRanges": ip});
+        let changes = vec![change("destinationRanges", &found.destination_ranges.join(","), &former.ip_address)];
+        let rule = Firewall { description, destination_ranges: ip.into(), ..found.clone() };
+        let act = self.firewall_patch(body, rule, false);
+        let before = self.steps.len();
+        self.push(Rank::Firewalls, act, update(KIND, changes, "the forwarding rule has come back at another address"));
+        self.is_for_checks(before, &found.name);
     }
 
     fn priority(&self) -> i64 {

@@ -201,6 +201,7 @@ impl Group<'_> {
             reason,
             risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
             restore: Vec::new(),
+            releases: false,
         }
     }
 }

@@ -85,13 +85,15 @@ impl<'a> Draft<'a> {
     /// The members of the former kind follow the nodes while it serves. Those of its groups are planned with them.
     pub(super) fn former_hosts(&mut self) {
         let observed = self.observed;
-        match self.former().map(|rule| (real_scheme(rule), backend_name(rule))) {
-            Some((Scheme::External, _)) => {
+        let Some(former) = self.former() else { return };
+        match (real_scheme(former), backend_name(former)) {
+            (Scheme::External, _) => {
+                self.former_checks_follow(former);
                 let pool = observed.pools.get(&self.item.names.balancer);
                 // Without any instance nothing changes.
                 pool.and_then(|pool| self.pool_members(pool).ok());
             }
-            Some((Scheme::Internal, Some(name))) if self.has_former_groups() => {
+            (Scheme::Internal, Some(name)) if self.has_former_groups() => {
                 observed.backends.get(&name).into_iter().for_each(|found| self.change_backends(found));
             }
             _ => {}

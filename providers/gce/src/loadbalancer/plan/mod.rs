@@ -37,13 +37,14 @@ mod needs;
 #[cfg(test)]
 mod tests;
 
+pub(super) use address::in_use;
 pub(super) use checks::{left_check_firewall, replaces_shared};
 pub(super) use groups::hosts as group_hosts;
 pub(super) use hosts::{existing, is_found};
 pub(super) use needs::{Needs, needs_rule};
 
-/// The most addresses that are reserved in one pass: the default quota of a region is 8, and users have reservations,
-/// too.
+/// The most addresses that are reserved at the same time, unless failures leave some for their next attempt: the default
+/// quota of a region is 8, and users have reservations, too.
 const RESERVATIONS: usize = 4;
 
 /// A plan for one item under construction.
@@ -108,7 +109,7 @@ pub(super) struct Steps {
 pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
     let mut all = Steps::default();
     let needed = Needed::of(observed, wanted);
-    let (mut in_groups, mut reservations) = (BTreeMap::new(), 0);
+    let (mut in_groups, mut reservations) = (BTreeMap::new(), observed.reserving.len());
     for (place, item) in &wanted.items {
         let draft = |may_reserve| Draft {
             env,
@@ -367,6 +368,7 @@ impl<'a> Draft<'a> {
             reason,
             risk,
             restore: Vec::new(),
+            releases: false,
         });
     }
 
@@ -395,6 +397,7 @@ impl<'a> Draft<'a> {
     /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused, with the protocol of
     /// its backend service.
     fn insert_rule(&mut self, body: Value, has_address: bool) {
+        let tier = body.get("networkTier").and_then(Value::as_str).map(str::to_owned);
         let write = self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(body);
         let act = if has_address { Act::Send(write) } else { Act::InsertRule(write) };
         self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
@@ -408,8 +411,11 @@ impl<'a> Draft<'a> {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(json!({"protocol": backend.protocol}));
             (Act::PatchLatest(write), Verb::Update, "BackendService")
         });
-        // Only that of the same kind is reserved.
-        let at_any = self.former().is_some_and(|former| real_scheme(former) == Scheme::External);
+        // Only an address of the same kind and tier is reserved.
+        let moves = |rule: &&ForwardingRule| {
+            self.former().is_some() || tier.as_ref().is_some_and(|tier| external::tier_of(rule) != tier)
+        };
+        let at_any = rule.filter(|rule| real_scheme(rule) == Scheme::External).filter(moves).is_some();
         let rule = rule.map(|rule| {
             let write = self.write(FORWARDING_RULE_CREATE, name).body(rule.again());
             (Act::RestoreRule { write, at_any }, Verb::Create, "ForwardingRule")

@@ -16,6 +16,7 @@ use crate::client::balancing::{Address, Firewall};
 use crate::client::operation::Verb;
 use crate::client::resource::Links;
 
+mod addresses;
 mod external;
 mod internal;
 

@@ -17,6 +17,7 @@ mod parts;
 mod permissions;
 mod recorded;
 mod replaced;
+mod reservations;
 mod scene;
 mod shared_vpc;
 mod switched;

@@ -4,7 +4,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{Service, ServiceAction};
 use serde_json::{Value, json};
 
-use super::scene::{LB, Scene, TYPE, internal, set, texts, web};
+use super::scene::{LB, Scene, TYPE, internal, local, set, texts, web};
 
 const SUBNET: &str = "networking.gke.io/internal-load-balancer-subnet";
 
@@ -52,6 +52,7 @@ async fn a_load_balancer_serves_until_everything_that_the_other_kind_needs_is_th
                 let mark = scene.cloud().mark();
                 scene.refused(&mut after).await;
                 assert_eq!((served(&scene), &was[0]), (was.clone(), &json!(ip)), "{call} {fault:?}");
+                assert_eq!(scene.find("addresses", LB), None, "{call} {fault:?}");
                 let writes = scene.writes(mark);
                 assert!(!writes.iter().any(|write| write.starts_with("forwardingRules")), "{call}: {writes:?}");
             }
@@ -98,10 +99,35 @@ async fn an_external_load_balancer_serves_if_the_internal_one_cannot_have_its_ad
         assert_eq!(served(&scene), was);
         assert_eq!(scene.cloud().objects("instanceGroups").len(), 0);
         scene.delete(&mut back).await;
-        // A reservation of the address of an instance stays for as long as the instance has it.
-        let left = if after.spec.load_balancer_ip.is_empty() { vec![] } else { vec!["addresses LB"] };
-        assert_eq!(scene.names(), left);
+        assert_eq!(scene.names(), [] as [&str; 0]);
     }
+}
+
+/// They are sent to its address.
+#[tokio::test]
+async fn health_checks_reach_a_former_rule_at_the_address_with_which_it_has_come_back() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut before = local();
+    let ip = scene.ensure(&mut before).await;
+    let next = Rule { params: Some("backendServices/".to_owned()), ..Rule::every(refusal(403, "quotaExceeded")) };
+    scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+    let mut after = other(&before);
+    for _ in 0..2 {
+        scene.refused(&mut after).await;
+    }
+    let now = served(&scene)[0].clone();
+    assert_ne!(now, json!(ip));
+    assert_eq!(scene.object("firewalls", "k8s-LB-http-hc")["destinationRanges"], json!([now]));
+    let mark = scene.cloud().mark();
+    scene.refused(&mut after).await;
+    assert_eq!(scene.writes(mark), [] as [&str; 0]);
+    // Taken back, it stays.
+    let mut back = other(&after);
+    assert_eq!(json!(scene.ensure(&mut back).await), now);
+    for name in ["k8s-fw-LB", "k8s-LB-http-hc"] {
+        assert_eq!(scene.object("firewalls", name)["destinationRanges"], json!([now]), "{name}");
+    }
+    scene.is_correct();
 }
 
 /// An external address that nobody reserved is gone with its rule.

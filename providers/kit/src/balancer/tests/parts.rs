@@ -608,4 +608,5 @@ async fn the_refusal_of_an_optional_step_is_reported_and_the_others_go_on() {
     assert_eq!(*engine.cloud().reported.lock(), ["Thing method: refused"], "once");
 }
 
+mod prepared;
 mod waits;

@@ -7,11 +7,9 @@
 //! What could not be read is noted, with the reason: it fails the Services that need it, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use ccm_kit::batch::{Bulk, Interrupted, Limits};
+use ccm_kit::batch::Limits;
 use ccm_kit::call::ErrorKind;
 use ccm_kit::{Cluster, Known};
 use ccm_provider::{ProviderError, ServiceAction};
@@ -21,6 +19,11 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
+mod addresses;
+mod tags;
+
+use tags::ZoneTags;
+
 use super::env::Env;
 use super::facts::{Facts, NetworkFacts};
 use super::hosts::Host;
@@ -28,18 +31,17 @@ use super::lately::Lately;
 use super::missing::Missing;
 use super::observed::Observed;
 use super::plan::{self, Needs, needs_rule};
-use super::tags;
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
-use crate::client::balancing::{Address, BackendService, ForwardingRule, GroupMember, InstanceGroup, TargetPool};
+use crate::client::balancing::{BackendService, ForwardingRule, GroupMember, InstanceGroup, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
     FORWARDING_RULE_GET, FORWARDING_RULE_LIST, HEALTH_CHECK_GET, HEALTH_CHECK_LIST, HTTP_HEALTH_CHECK_GET,
-    HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, INSTANCE_LIST,
-    Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
+    HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, Operation,
+    TARGET_POOL_GET, TARGET_POOL_LIST,
 };
-use crate::client::resource::{Collection, ResourceId, Scope, last_part};
+use crate::client::resource::{Collection, Scope, last_part};
 use crate::client::{ApiError, Client, Named, is_forbidden};
 use crate::ownership::ClusterNames;
 
@@ -72,9 +74,6 @@ pub(super) struct Reads {
     unlisted: Mutex<BTreeSet<Operation>>,
 }
 
-/// The tag of each instance of a zone, by name, and when they were asked for; or why they are not known.
-type Tags = Result<(Arc<BTreeMap<String, Option<String>>>, Instant), ApiError>;
-
 /// What could not be read: see [`Observed::unread`].
 #[derive(Debug, Default)]
 struct Unread(Mutex<BTreeMap<String, ProviderError>>);
@@ -91,35 +90,6 @@ impl Unread {
 
     fn into(self, observed: &mut Observed) {
         observed.unread.append(&mut self.0.lock());
-    }
-}
-
-/// The tags of the instances of zones.
-#[derive(Debug, Clone)]
-struct ZoneTags(Client);
-
-#[async_trait]
-impl Bulk for ZoneTags {
-    type Item = String;
-    type Answer = Tags;
-    type Error = ApiError;
-
-    async fn call(&self, zones: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
-        let of_zone = async |zone: &String| {
-            let asked = Instant::now();
-            let list = self.0.instances(zone, "").await;
-            let tag = |name: &str, tags: &[String]| tags::tag_of(name, tags).map(str::to_owned);
-            let tags = list.map(|list| {
-                let all = list.into_iter().map(|instance| (tag(&instance.name, &instance.tags.items), instance.name));
-                (Arc::new(all.map(|(tag, name)| (name, tag)).collect()), asked)
-            });
-            (zone.clone(), tags)
-        };
-        Ok(join_all(zones.iter().map(of_zone)).await.into_iter().collect())
-    }
-
-    fn interrupted(&self, how: Interrupted) -> ApiError {
-        ApiError::interrupted(INSTANCE_LIST, how)
     }
 }
 
@@ -278,69 +248,6 @@ impl Reads {
         observed.missing.extend(hosts.into_iter().filter(|host| self.missing.contains(host)).cloned());
     }
 
-    /// The reservations of the addresses that new rules get.
-    async fn read_reserved(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        let looked_for: BTreeSet<String> =
-            wanted.items.values().flat_map(|item| plan::addresses_to_look_for(env, observed, item)).collect();
-        let found = looked_for.into_iter().map(async |ip| (self.reserved(env, &ip).await, ip));
-        let unread = Unread::default();
-        for (address, ip) in join_all(found).await {
-            match address {
-                Ok(address) => observed.reserved.extend(address.map(|address| (ip, address))),
-                Err(error) => unread.add(Collection::Addresses, &ip, error.into()),
-            }
-        }
-        self.read_sharers(env, &unread, observed).await;
-        unread.into(observed);
-    }
-
-    /// The forwarding rules that have one of these addresses: others may have it, too, if they differ.
-    async fn read_sharers(&self, env: &Env, unread: &Unread, observed: &mut Observed) {
-        let region = env.region();
-        let users = observed.reserved.iter().flat_map(|(ip, address)| address.users.iter().map(move |user| (ip, user)));
-        let read = users.filter_map(|(ip, user)| {
-            let id = ResourceId::parse(user)?;
-            let is_ours = !env.links.is_shared_vpc() || id.project.as_ref().is_none_or(|it| *it == env.links.project);
-            let is_rule = id.collection == Collection::ForwardingRules.as_str() && id.scope == region;
-            (is_rule && is_ours).then_some((ip, user, id.name))
-        });
-        let read = read.map(async |(ip, user, name)| {
-            let rule = match observed.rules.get(&name) {
-                Some(rule) => Ok(Some(rule.clone())),
-                None => self.client.get::<ForwardingRule>(FORWARDING_RULE_GET, &region, &name).await,
-            };
-            (ip, user, rule)
-        });
-        let mut sharers = BTreeMap::new();
-        for (ip, user, rule) in join_all(read).await {
-            match rule {
-                Ok(rule) => sharers.extend(rule.map(|rule| (user.clone(), rule))),
-                Err(error) if is_forbidden(&error) => {}
-                Err(error) => unread.add(Collection::Addresses, ip, error.into()),
-            }
-        }
-        observed.sharers = sharers;
-    }
-
-    /// The ranges of the subnetworks, if an address must be in one of them. If they are not known, the cloud refuses an
-    /// address outside, once everything else is made.
-    async fn read_ranges(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        let asks = |item: &Item| {
-            let looked_for = plan::address_to_look_for(env, observed, item).filter(|_| item.scheme == Scheme::Internal);
-            looked_for.is_some_and(|ip| {
-                let has_it = observed.rule(&item.names).is_some_and(|rule| rule.ip_address == ip);
-                !has_it && !observed.reserved.contains_key(&ip)
-            })
-        };
-        if !wanted.items.values().any(asks) {
-            return;
-        }
-        match self.client.subnetworks(&env.region, last_part(&env.network)).await {
-            Ok(all) => observed.ranges.extend(all.into_iter().map(|one| (one.self_link, one.ip_cidr_range))),
-            Err(error) => tracing::debug!(%error, "the ranges of the subnetworks are not known"),
-        }
-    }
-
     async fn read(&self, env: &Env, needs: Needs, observed: &mut Observed) {
         let (region, global, unread) = (env.region(), Scope::Global, Unread::default());
         let cluster = ClusterNames(&observed.cluster_id);
@@ -432,12 +339,6 @@ impl Reads {
         all
     }
 
-    /// The reservation of an address in the region.
-    async fn reserved(&self, env: &Env, ip: &str) -> Result<Option<Address>, ApiError> {
-        let list: Vec<Address> = self.client.list(ADDRESS_LIST, &env.region(), &Filter::is("address", ip)).await?;
-        Ok(list.into_iter().find(|address| address.address == ip))
-    }
-
     /// The groups of zones with hosts, with their members, and those of other zones if they may be deleted.
     async fn groups(&self, env: &Env, cluster: ClusterNames<'_>, needs: &Needs, unread: &Unread) -> Groups {
         let mut zones: BTreeMap<String, bool> = needs.members.iter().map(|zone| (zone.clone(), true)).collect();
@@ -507,63 +408,6 @@ impl Reads {
         let body = json!({"instanceState": "ALL"});
         let list: Option<Vec<GroupMember>> = self.client.list_of(INSTANCE_GROUP_INSTANCES, zone, group, body).await?;
         Ok(list.map(|list| list.iter().filter_map(|member| Host::of_url(&member.instance)).collect()))
-    }
-
-    /// The tag of each of these hosts; `None` for one that does not exist.
-    async fn tags_of(&self, hosts: &BTreeSet<Host>, unread: &Unread) -> BTreeMap<Host, Option<Option<String>>> {
-        if hosts.is_empty() {
-            return BTreeMap::new();
-        }
-        let zones = hosts.iter().map(|host| host.zone.clone()).collect();
-        let used = Instant::now();
-        let mut known = self.zone_tags(&zones, TAGS_AGE, None).await;
-        let lacks = |known: &BTreeMap<String, Tags>, host: &Host| {
-            known
-                .get(&host.zone)
-                .is_some_and(|tags| tags.as_ref().is_ok_and(|(zone, _)| !zone.contains_key(&host.name)))
-        };
-        // A missing instance may be newer than the list.
-        if hosts.iter().any(|host| lacks(&known, host) && !self.missing.contains(host)) {
-            known = self.zone_tags(&zones, Duration::ZERO, Some(Instant::now())).await;
-            hosts.iter().filter(|host| lacks(&known, host)).for_each(|host| self.missing.add(host.clone()));
-        }
-        for (zone, tags) in &known {
-            match tags {
-                Ok((_, asked)) => drop(self.tags_used.lock().insert(zone.clone(), (*asked, used))),
-                Err(error) => unread.add(Collection::Instances, zone, error.clone().into()),
-            }
-        }
-        let tag = |host: &Host| Some(known.get(&host.zone)?.as_ref().ok()?.0.get(&host.name).cloned());
-        hosts.iter().filter_map(|host| Some((host.clone(), tag(host)?))).collect()
-    }
-
-    /// The time after which the tags of these hosts are looked at again: those that a balancer got were asked for earlier,
-    /// and may have changed before.
-    pub(super) fn tags_again<'h>(&self, balancer: &str, hosts: impl Iterator<Item = &'h Host>) -> Option<Duration> {
-        let (used, mut former) = (self.tags_used.lock(), self.former_tags.lock());
-        let used: Vec<(Instant, Instant)> = hosts.filter_map(|host| used.get(&host.zone).copied()).collect();
-        let since = former.get(balancer).copied();
-        let is_current = |(asked, used): &(Instant, Instant)| *asked >= since.unwrap_or(*used);
-        if used.iter().all(is_current) {
-            former.remove(balancer);
-            return None;
-        }
-        let now = used.iter().map(|(_, used)| *used).max()?;
-        former.entry(balancer.to_owned()).or_insert(now);
-        Some(TAGS_AGE)
-    }
-
-    /// The tags of zones. Errors are not kept.
-    async fn zone_tags(
-        &self,
-        zones: &BTreeSet<String>,
-        max_age: Duration,
-        not_before: Option<Instant>,
-    ) -> BTreeMap<String, Tags> {
-        let known = self.tags.get(zones, max_age, not_before).await;
-        let known = known.unwrap_or_else(|error| zones.iter().map(|zone| (zone.clone(), Err(error.clone()))).collect());
-        known.iter().filter(|(_, tags)| tags.is_err()).for_each(|(zone, _)| self.tags.forget(zone));
-        known
     }
 }
 

@@ -1,0 +1,196 @@
+//! Addresses that are reserved while a rule is replaced: none stays that nothing needs.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::Service;
+use serde_json::json;
+
+use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
+
+const ADDRESSES: &str = "projects/p/regions/us-central1/addresses";
+
+fn refusal(status: u16, code: &str) -> Fault {
+    Fault::Code { status, code: code.to_owned(), message: "no".to_owned() }
+}
+
+fn udp(service: &mut Service) {
+    service.spec.ports = ports("UDP", &[80]);
+}
+
+fn other_port(service: &mut Service) {
+    service.spec.ports = ports("TCP", &[8080]);
+}
+
+fn standard(service: &mut Service) {
+    set(service, "cloud.google.com/network-tier", "Standard");
+}
+
+/// The internal address of an instance.
+fn address_of(scene: &Scene, name: &str) -> String {
+    let instances = scene.cloud().objects("instances");
+    let instance = instances.iter().find(|instance| instance["name"] == name).unwrap();
+    instance["networkInterfaces"][0]["networkIP"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_address_of_a_replacement_whose_firewall_rule_is_refused_is_released() {
+    for (begin, change) in [
+        (web(), other_port as fn(&mut Service)),
+        (web(), udp),
+        (web(), standard),
+        (internal(web()), other_port),
+        (internal(web()), udp),
+    ] {
+        for fault in [refusal(403, "forbidden"), refusal(400, "invalid"), refusal(403, "quotaExceeded")] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = begin.clone();
+            let ip = scene.ensure(&mut asked).await;
+            change(&mut asked);
+            let is_final = matches!(&fault, Fault::Code { status: 400, .. });
+            scene.cloud().fault(Rule::every(fault).on("compute", "firewalls.patch"));
+            for round in 0..3 {
+                let mark = scene.cloud().mark();
+                scene.refused(&mut asked).await;
+                assert_eq!(scene.find("addresses", LB), None);
+                assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+                // Nothing is reserved for what is refused for good.
+                let writes = scene.writes(mark);
+                assert!(round == 0 || !is_final || writes.is_empty(), "{writes:?}");
+            }
+            scene.cloud().faults(Faults::clear);
+            scene.restart().await;
+            scene.ensure(&mut asked).await;
+            scene.is_steady(&mut asked).await;
+            assert_eq!(scene.find("addresses", LB), None);
+            scene.is_correct();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_an_earlier_process_has_reserved_is_released_if_the_replacement_is_refused() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    scene.cloud().by_hand("POST", ADDRESSES, &json!({"name": LB, "address": ip, "networkTier": "PREMIUM"})).unwrap();
+    scene.cloud().fault(Rule::every(refusal(403, "forbidden")).on("compute", "firewalls.patch"));
+    other_port(&mut asked);
+    scene.restart().await;
+    scene.refused(&mut asked).await;
+    assert_eq!(scene.find("addresses", LB), None);
+    assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+}
+
+/// The former one is gone with its rule.
+#[tokio::test]
+async fn a_rule_comes_back_at_another_address_if_one_of_another_tier_is_refused() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    standard(&mut asked);
+    let next = Rule { params: Some("STANDARD".to_owned()), ..Rule::every(refusal(403, "quotaExceeded")) };
+    scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+    for _ in 0..2 {
+        scene.refused(&mut asked).await;
+        assert_eq!(scene.find("addresses", LB), None);
+    }
+    let rule = scene.object("forwardingRules", "LB");
+    assert_eq!(rule["networkTier"], "PREMIUM");
+    assert_ne!(rule["IPAddress"], ip);
+    let admitted = texts(&scene.object("firewalls", "k8s-fw-LB")["destinationRanges"]);
+    assert!(admitted.contains(&rule["IPAddress"].as_str().unwrap().to_owned()), "{admitted:?}");
+    scene.cloud().faults(Faults::clear);
+    scene.restart().await;
+    scene.ensure(&mut asked).await;
+    assert_eq!(scene.object("forwardingRules", "LB")["networkTier"], "STANDARD");
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// A reservation would promote it, and cannot be deleted for as long as the instance has it.
+#[tokio::test]
+async fn the_address_of_an_instance_is_refused_without_a_reservation() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut asked = internal(web());
+    let ip = scene.ensure(&mut asked).await;
+    asked.spec.load_balancer_ip = address_of(&scene, "n1");
+    let mark = scene.cloud().mark();
+    let error = scene.refused(&mut asked).await;
+    assert!(error.contains("is in use by n1"), "{error}");
+    assert_eq!(scene.writes(mark), [] as [&str; 0]);
+    // Without the right to list instances, the reservation shows it.
+    scene.cloud().fault(Rule::every(refusal(403, "forbidden")).on("compute", "instances.list"));
+    assert!(scene.refused(&mut asked).await.contains("is in use by n1"));
+    assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+    assert_eq!(scene.object("addresses", "LB")["address"], address_of(&scene, "n1"));
+    // Its name is taken by now, and other changes do without.
+    asked.spec.load_balancer_ip.clear();
+    other_port(&mut asked);
+    assert_eq!(scene.ensure(&mut asked).await, ip);
+    assert_eq!(scene.object("forwardingRules", "LB")["ports"], json!(["8080"]));
+    scene.is_correct();
+}
+
+/// A rule does not hold the reservation of its address.
+#[tokio::test]
+async fn the_address_of_another_rule_is_refused_and_not_kept_reserved() {
+    let scene = Scene::with(&["n1"]).await;
+    let (mut asked, mut other) = (internal(web()), internal(service("other", json!({}))));
+    let ip = scene.ensure(&mut asked).await;
+    asked.spec.load_balancer_ip = scene.ensure(&mut other).await;
+    for _ in 0..2 {
+        assert!(scene.refused(&mut asked).await.contains("is in use by"));
+        assert_eq!(scene.find("addresses", LB), None);
+        assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+    }
+    scene.is_correct();
+}
+
+mod long_lane {
+    use std::time::{Duration, Instant};
+
+    use ccm_provider::ServiceAction;
+
+    use super::super::parts::reconcile;
+    use super::*;
+
+    /// A call waits twenty seconds for it.
+    #[tokio::test]
+    async fn the_address_of_a_rule_that_comes_back_late_is_released() {
+        let scene = Scene::with(&["n1"]).await;
+        let mut asked = web();
+        let ip = scene.ensure(&mut asked).await;
+        other_port(&mut asked);
+        let next = Rule { params: Some("8080".to_owned()), ..Rule::every(refusal(403, "forbidden")) };
+        scene.cloud().fault(next.on("compute", "forwardingRules.insert"));
+        scene.cloud().change(|options| options.operations = [(format!("forwardingRules.insert {LB}"), 25_000)].into());
+        let began = Instant::now();
+        let ask =
+            async || reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0).result;
+        let mut error = ask().await.unwrap_err();
+        assert!(error.is_in_progress(), "{error}");
+        while error.is_in_progress() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            error = ask().await.unwrap_err();
+        }
+        assert_eq!(scene.find("addresses", LB), None);
+        assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+        scene.is_correct();
+    }
+
+    /// A region has eight.
+    #[tokio::test]
+    async fn the_reservations_of_operations_that_go_on_count() {
+        let scene = Scene::with(&["n1"]).await;
+        let mut services: Vec<Service> = (0..6).map(|number| service(&format!("s{number}"), json!({}))).collect();
+        for service in &mut services {
+            scene.ensure(service).await;
+            other_port(service);
+        }
+        scene.cloud().change(|options| options.operations = [("forwardingRules.insert*".to_owned(), 3_600_000)].into());
+        for work in [&services[..4], &services[4..]] {
+            let answers = reconcile(&scene, work, ServiceAction::Ensure).await;
+            assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().is_in_progress()), "{answers:?}");
+        }
+        assert_eq!(scene.cloud().objects("addresses").len(), 4);
+    }
+}
