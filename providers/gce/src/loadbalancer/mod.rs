@@ -315,9 +315,9 @@ impl From<plan::Steps> for Plan<Step> {
             let restore = std::mem::take(&mut step.restore);
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            let (prepares, releases) = (step.rank == Rank::Reserve, step.releases);
+            let (prepares, releases, is_shared) = (step.rank == Rank::Reserve, step.releases, step.is_shared);
             let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
-            let step = step.prepares(prepares).releases(releases);
+            let step = step.prepares(prepares).releases(releases).shared(is_shared);
             restore.into_iter().map(wrapped).fold(step, balancer::Step::restore)
         }
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }

@@ -87,9 +87,11 @@ pub(super) struct Parked<W> {
 }
 
 impl<W> Memory<W> {
-    /// The request of a step. Members change with the nodes, and are not remembered.
+    /// The request of a step. Members change with the nodes and shared objects with other Services: they are not
+    /// remembered.
     pub(super) fn request(&self, step: &Step<W>, work: &[ServiceWork]) -> Option<Request> {
         let is_remembered = match step.summary.verb {
+            _ if step.is_shared => false,
             Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
             Verb::Detach => step.part.kind == Kind::Settings,
             Verb::Delete => false,

@@ -80,6 +80,9 @@ pub struct Step<W> {
     /// Whether it removes what a step has prepared: it is also executed if the part is refused and nothing that was deleted
     /// for it is missing.
     pub releases: bool,
+    /// Whether it is for an object that other Services use, too. Its refusal is not remembered: what ends it is in none of
+    /// them.
+    pub is_shared: bool,
     /// For clouds that change objects concurrently: a step begins when all steps of its items with a smaller stage have
     /// ended. `None`: steps run one after the other.
     pub stage: Option<u32>,
@@ -208,6 +211,7 @@ impl<W> Step<W> {
             needs_all: false,
             prepares: false,
             releases: false,
+            is_shared: false,
             stage: None,
             optional: false,
             instead: None,
@@ -241,6 +245,13 @@ impl<W> Step<W> {
     #[must_use]
     pub fn releases(mut self, releases: bool) -> Self {
         self.releases = releases;
+        self
+    }
+
+    /// The step as one for an object that other Services use, too, or not.
+    #[must_use]
+    pub fn shared(mut self, is_shared: bool) -> Self {
+        self.is_shared = is_shared;
         self
     }
 

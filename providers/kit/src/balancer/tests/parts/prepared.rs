@@ -75,3 +75,13 @@ async fn what_was_prepared_is_released_in_the_call_that_sees_its_predecessor_com
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(fails(&engine).await, ["release"]);
 }
+
+/// What ends it is in none of its Services.
+#[tokio::test]
+async fn the_refusal_of_a_shared_object_is_not_remembered() {
+    let check = step("check", Items::one(0), Part::new(Kind::Frame)).shared(true);
+    let engine = engine(vec![check], &[("check", invalid())]);
+    for _ in 0..2 {
+        assert_eq!(fails(&engine).await, ["check"]);
+    }
+}
