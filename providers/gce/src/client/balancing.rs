@@ -61,6 +61,7 @@ impl ForwardingRule {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Address {
     pub(crate) name: String,
+    pub(crate) description: String,
     pub(crate) address: String,
     pub(crate) address_type: String,
     pub(crate) network_tier: String,

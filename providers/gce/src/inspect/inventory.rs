@@ -53,8 +53,8 @@ impl Explained for Balancers {
     }
 }
 
-/// A balancer whose rule, pool or backend service has this name and description. The name contains the UID of a Service.
-/// Nothing names the cluster.
+/// A balancer whose rule, pool, backend service or address has this name and description. The name contains the UID of a
+/// Service. Nothing names the cluster.
 pub(super) fn balancer(name: &str, description: &str, scheme: Scheme) -> Object {
     let is_uid = |digits: &&str| digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let uid = name.strip_prefix('a').filter(is_uid);

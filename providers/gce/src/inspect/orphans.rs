@@ -14,9 +14,9 @@ use ccm_provider::{Claims, NodeRef, Orphan, ProviderError, Risk};
 use super::Inspector;
 use super::inventory::balancer;
 use crate::annotations::Scheme;
-use crate::client::balancing::{BackendService, ForwardingRule, TargetPool};
+use crate::client::balancing::{Address, BackendService, ForwardingRule, TargetPool};
 use crate::client::filter::Filter;
-use crate::client::operation::{BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
+use crate::client::operation::{ADDRESS_LIST, BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
 use crate::client::resource::last_part;
 use crate::loadbalancer::claim::{finalizer, real_scheme};
 use crate::loadbalancer::hosts::{Host, Hosts};
@@ -28,19 +28,21 @@ struct Seen {
     rules: Vec<ForwardingRule>,
     pools: Vec<TargetPool>,
     backends: Vec<BackendService>,
+    addresses: Vec<Address>,
     hosts: BTreeSet<Host>,
     cluster_id: String,
 }
 
 pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
     let (client, region, all) = (&gce.shared.client, gce.balancers.cloud().env().region(), Filter::default());
-    let (rules, pools, backends) = futures::try_join!(
+    let (rules, pools, backends, addresses) = futures::try_join!(
         client.list(FORWARDING_RULE_LIST, &region, &all),
         client.list(TARGET_POOL_LIST, &region, &all),
         client.list(BACKEND_SERVICE_LIST, &region, &all),
+        client.list(ADDRESS_LIST, &region, &all),
     )?;
     let hosts = Hosts::of(claims.nodes.iter().map(|node: &NodeRef| &**node)).all();
-    let seen = Seen { rules, pools, backends, hosts, cluster_id: gce.shared.cluster_id.get().await?.id };
+    let seen = Seen { rules, pools, backends, addresses, hosts, cluster_id: gce.shared.cluster_id.get().await?.id };
     let mut names: BTreeSet<String> =
         claims.services.iter().map(|service| service.default_load_balancer_name()).collect();
     let services = Services::new("", claims);
@@ -54,13 +56,15 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
 }
 
 impl Seen {
-    /// By rules, and by what an interrupted deletion has left.
+    /// By rules, and by what an interrupted change or deletion has left.
     fn balancers(&self) -> impl Iterator<Item = (Object, Scheme)> {
         let of = |name: &str, description: &str, scheme| (balancer(name, description, scheme), scheme);
         let rules = self.rules.iter().map(move |rule| of(&rule.name, &rule.description, real_scheme(rule)));
         let pools = self.pools.iter().map(move |pool| of(&pool.name, &pool.description, Scheme::External));
         let backends = self.backends.iter().map(move |one| of(&one.name, &one.description, Scheme::Internal));
-        rules.chain(pools).chain(backends)
+        let kind = |address: &Address| if address.is_internal() { Scheme::Internal } else { Scheme::External };
+        let addresses = self.addresses.iter().map(move |one| of(&one.name, &one.description, kind(one)));
+        rules.chain(pools).chain(backends).chain(addresses)
     }
 
     /// The reason why a balancer may belong to another cluster in the project.

@@ -73,7 +73,8 @@ impl Observed {
                 backend.remove("description");
             }
         }
-        for description in rules.chain(pools).chain(checks).chain(firewalls).chain(backends) {
+        let addresses = self.addresses.values_mut().chain(self.reserved.values_mut()).map(|it| &mut it.description);
+        for description in rules.chain(pools).chain(addresses).chain(checks).chain(firewalls).chain(backends) {
             *description = shown_description(description).to_owned();
         }
     }

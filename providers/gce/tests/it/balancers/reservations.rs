@@ -1,10 +1,11 @@
 //! Addresses that are reserved while a rule is replaced: none stays that nothing needs.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_provider::Service;
+use ccm_provider::{Claims, Service};
 use serde_json::json;
 
 use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
+use crate::bed::CLUSTER;
 
 const ADDRESSES: &str = "projects/p/regions/us-central1/addresses";
 
@@ -143,6 +144,27 @@ async fn the_address_of_another_rule_is_refused_and_not_kept_reserved() {
         assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
     }
     scene.is_correct();
+}
+
+#[tokio::test]
+async fn a_reservation_that_a_deleted_service_has_left_is_an_orphan() {
+    let scene = Scene::with(&["n1"]).await;
+    let description = r#"{"kubernetes.io/service-name":"default/web"}"#;
+    for left in [
+        json!({"name": LB, "networkTier": "PREMIUM", "description": description}),
+        json!({"name": "mine", "networkTier": "PREMIUM"}),
+    ] {
+        scene.cloud().by_hand("POST", ADDRESSES, &left).unwrap();
+    }
+    let inspect = scene.provider().inspect().unwrap();
+    let claims = |services: &[Service]| Claims {
+        nodes: scene.nodes.clone(),
+        services: services.iter().map(|service| service.clone().into()).collect(),
+    };
+    let orphans = inspect.orphans(CLUSTER, &claims(&[])).await.unwrap();
+    assert_eq!(orphans.len(), 1, "{orphans:?}");
+    assert!(orphans[0].owner == "service default/web" && orphans[0].kept.is_some(), "{orphans:?}");
+    assert_eq!(inspect.orphans(CLUSTER, &claims(&[web()])).await.unwrap(), []);
 }
 
 mod long_lane {
