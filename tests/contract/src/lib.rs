@@ -25,7 +25,7 @@ mod clauses;
 mod cluster;
 pub mod controller;
 pub mod crash;
-mod denied;
+pub mod denied;
 mod harness;
 pub mod lives;
 pub mod lookups;

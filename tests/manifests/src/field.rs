@@ -1,7 +1,10 @@
 //! The roles that the Go programs have in the field: their accounts and permissions, as published in July and August 2026,
-//! and what works with them. A test runs the program with each of them; the page about the migration has the table.
+//! and what works with them. A test runs the program with each of them.
+//!
+//! The page has them with the policies of the clouds: each provider has a test that runs its policies, and writes
+//! `policies.txt`.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 /// API group, resources, verbs.
 pub type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
@@ -187,38 +190,80 @@ pub const FIELD: [Field; 11] = [
     },
 ];
 
-/// The page with the table.
-pub const PAGE: &str = "migration/README.md";
-const BEGIN: &str = "<!-- generated: roles -->\n";
-const END: &str = "<!-- end of roles -->";
+/// The page with the tables.
+pub const PAGE: &str = "migration/permissions.md";
+const BEGIN: &str = "<!-- generated: results -->\n";
+const END: &str = "<!-- end of results -->";
+const HEAD: &str = "| Roles of | Policy in the cloud | Nodes | Services | Routes | Labels of volumes | Requests to `/metrics` |\n\
+                    |---|---|---|---|---|---|---|\n";
+/// The clouds, and the programs there.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("aws", "aws-cloud-controller-manager"),
+    ("azure", "The cloud-controller-manager of cloud-provider-azure"),
+    ("gce", "The cloud-controller-manager of cloud-provider-gcp"),
+    ("openstack", "openstack-cloud-controller-manager"),
+];
+const WORKS: &str = "works";
 
-/// The page with the current table.
-pub fn page(old: &str) -> anyhow::Result<String> {
+/// The page with the current tables. `read` reads a file of the manifests.
+pub fn page(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<String> {
+    let old = read(PAGE)?;
     let cut = old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) = cut.with_context(|| format!("manifests/{PAGE}: expected the lines {BEGIN:?} and {END:?}"))?;
-    Ok(format!("{before}{BEGIN}{}{END}{after}", table()))
+    let mut text = String::new();
+    let mut unused: Vec<&str> = FIELD.iter().map(|field| field.program).collect();
+    for (cloud, program) in PROGRAMS {
+        text += &format!("## {program}\n\n{HEAD}");
+        for line in read(&format!("../providers/{cloud}/tests/it/policies.txt"))?.lines() {
+            let [policy, roles, results @ ..] = &line.split(" | ").collect::<Vec<_>>()[..] else { continue };
+            let roles: Vec<&str> = roles.split("; ").collect();
+            text += &rows(policy, &roles, results).with_context(|| format!("policies.txt of {cloud}: {line:?}"))?;
+            unused.retain(|program| !roles.contains(program));
+        }
+        text += "\n";
+    }
+    ensure!(unused.is_empty(), "no policy is used with the roles of {}", unused.join(", "));
+    Ok(format!("{before}{BEGIN}{text}{END}{after}"))
 }
 
-fn table() -> String {
-    let mut text = String::from(
-        "| Roles of | One account per controller | Nodes | Services | Routes | Labels of volumes | Requests to `/metrics` |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    for field in &FIELD {
+/// A policy with each role. Roles with the same results are in one row.
+fn rows(policy: &str, roles: &[&str], results: &[&str]) -> anyhow::Result<String> {
+    let mut rows: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
+    for role in roles {
+        let field =
+            FIELD.iter().find(|field| field.program == *role).with_context(|| format!("no role of {role:?}"))?;
+        let of_role = field.results();
+        ensure!(results.len() + 1 == of_role.len(), "expected {} results", of_role.len() - 1);
+        let both = of_role.iter().zip(results.iter().copied().chain([WORKS])).map(|(role, policy)| {
+            let parts = [role, policy].into_iter().filter(|part| *part != WORKS).collect::<Vec<_>>();
+            if parts.is_empty() { WORKS.to_owned() } else { parts.join("; ") }
+        });
+        let both = both.collect();
+        match rows.iter_mut().find(|(_, cells)| *cells == both) {
+            Some((names, _)) => names.push(role),
+            None => rows.push((vec![role], both)),
+        }
+    }
+    let row = |(names, cells): &(Vec<&str>, Vec<String>)| {
+        format!("| {} | {policy} | {} |\n", names.join("; "), cells.join(" | "))
+    };
+    Ok(rows.iter().map(row).collect())
+}
+
+impl Field {
+    /// What works in Kubernetes, in the order of the columns.
+    fn results(&self) -> [String; 5] {
         let without = |missing: &[&str], of: &[&'static str]| {
             let lacking: Vec<String> =
                 of.iter().filter(|one| missing.contains(one)).map(|one| format!("`{one}`")).collect();
-            if lacking.is_empty() { "works".to_owned() } else { format!("not without {}", lacking.join(", ")) }
+            if lacking.is_empty() { WORKS.to_owned() } else { format!("not without {}", lacking.join(", ")) }
         };
-        let accounts = if field.own_accounts { "yes" } else { "no" };
-        let cells = [
-            without(field.fails, &["nodes"]),
-            without(field.fails, &["services", "services/status"]),
-            without(field.fails, &["nodes/status"]),
-            without(field.lacks, &["persistentvolumes"]),
-            without(field.lacks, &["tokenreviews", "subjectaccessreviews"]),
-        ];
-        text += &format!("| {} | {accounts} | {} |\n", field.program, cells.join(" | "));
+        [
+            without(self.fails, &["nodes"]),
+            without(self.fails, &["services", "services/status"]),
+            without(self.fails, &["nodes/status"]),
+            without(self.lacks, &["persistentvolumes"]),
+            without(self.lacks, &["tokenreviews", "subjectaccessreviews"]),
+        ]
     }
-    text
 }

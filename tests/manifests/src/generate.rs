@@ -62,7 +62,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_volumes.tpl", chart_volumes()),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
-        (field::PAGE, field::page(&read(field::PAGE)?)?),
+        (field::PAGE, field::page(&read)?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
     files.extend(ccm_provider_azure::custom_roles());

@@ -18,72 +18,79 @@ fn ours() -> Value {
     json!([read("node.json"), read("load-balancer.json")])
 }
 
-/// What kOps gives to the controller manager (`AddCCMPermissions`, as of August 2026), with managed security groups of network
-/// balancers.
+/// What kOps allows the controller manager (`AddCCMPermissions`, as of August 2026), with managed security groups of network
+/// balancers: for objects with its tag.
+const TAGGED: &[&str] = &[
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:DeleteSecurityGroup",
+    "ec2:ModifyInstanceAttribute",
+    "ec2:RevokeSecurityGroupIngress",
+    "elasticloadbalancing:AddTags",
+    "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer",
+    "elasticloadbalancing:AttachLoadBalancerToSubnets",
+    "elasticloadbalancing:ConfigureHealthCheck",
+    "elasticloadbalancing:CreateLoadBalancerListeners",
+    "elasticloadbalancing:CreateLoadBalancerPolicy",
+    "elasticloadbalancing:DeleteListener",
+    "elasticloadbalancing:DeleteLoadBalancer",
+    "elasticloadbalancing:DeleteLoadBalancerListeners",
+    "elasticloadbalancing:DeleteTargetGroup",
+    "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+    "elasticloadbalancing:DeregisterTargets",
+    "elasticloadbalancing:DetachLoadBalancerFromSubnets",
+    "elasticloadbalancing:ModifyListener",
+    "elasticloadbalancing:ModifyLoadBalancerAttributes",
+    "elasticloadbalancing:ModifyTargetGroup",
+    "elasticloadbalancing:ModifyTargetGroupAttributes",
+    "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+    "elasticloadbalancing:RegisterTargets",
+    "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
+    "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+    "elasticloadbalancing:SetSecurityGroups",
+];
+const READS: &[&str] = &[
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeInstanceTopology",
+    "ec2:DescribeInstances",
+    "ec2:DescribeRegions",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "elasticloadbalancing:DescribeListeners",
+    "elasticloadbalancing:DescribeLoadBalancerAttributes",
+    "elasticloadbalancing:DescribeLoadBalancerPolicies",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeTargetGroupAttributes",
+    "elasticloadbalancing:DescribeTargetGroups",
+    "elasticloadbalancing:DescribeTargetHealth",
+];
+/// For requests with its tag.
+const CREATES: &[&str] = &[
+    "ec2:CreateSecurityGroup",
+    "elasticloadbalancing:CreateListener",
+    "elasticloadbalancing:CreateLoadBalancer",
+    "elasticloadbalancing:CreateTargetGroup",
+];
+/// For security groups.
+const TAGS: &[&str] = &["ec2:CreateTags", "ec2:DeleteTags"];
+/// All of it.
+pub(crate) const KOPS: [&[&str]; 4] = [TAGGED, READS, CREATES, TAGS];
+
+/// The policy of kOps.
 fn kops() -> Value {
-    let tagged = [
-        "ec2:AuthorizeSecurityGroupIngress",
-        "ec2:DeleteSecurityGroup",
-        "ec2:ModifyInstanceAttribute",
-        "ec2:RevokeSecurityGroupIngress",
-        "elasticloadbalancing:AddTags",
-        "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer",
-        "elasticloadbalancing:AttachLoadBalancerToSubnets",
-        "elasticloadbalancing:ConfigureHealthCheck",
-        "elasticloadbalancing:CreateLoadBalancerListeners",
-        "elasticloadbalancing:CreateLoadBalancerPolicy",
-        "elasticloadbalancing:DeleteListener",
-        "elasticloadbalancing:DeleteLoadBalancer",
-        "elasticloadbalancing:DeleteLoadBalancerListeners",
-        "elasticloadbalancing:DeleteTargetGroup",
-        "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
-        "elasticloadbalancing:DeregisterTargets",
-        "elasticloadbalancing:DetachLoadBalancerFromSubnets",
-        "elasticloadbalancing:ModifyListener",
-        "elasticloadbalancing:ModifyLoadBalancerAttributes",
-        "elasticloadbalancing:ModifyTargetGroup",
-        "elasticloadbalancing:ModifyTargetGroupAttributes",
-        "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
-        "elasticloadbalancing:RegisterTargets",
-        "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
-        "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
-        "elasticloadbalancing:SetSecurityGroups",
-    ];
-    let reads = [
-        "ec2:DescribeAvailabilityZones",
-        "ec2:DescribeInstanceTopology",
-        "ec2:DescribeInstances",
-        "ec2:DescribeRegions",
-        "ec2:DescribeRouteTables",
-        "ec2:DescribeSecurityGroups",
-        "ec2:DescribeSubnets",
-        "ec2:DescribeVpcs",
-        "elasticloadbalancing:DescribeListeners",
-        "elasticloadbalancing:DescribeLoadBalancerAttributes",
-        "elasticloadbalancing:DescribeLoadBalancerPolicies",
-        "elasticloadbalancing:DescribeLoadBalancers",
-        "elasticloadbalancing:DescribeTargetGroupAttributes",
-        "elasticloadbalancing:DescribeTargetGroups",
-        "elasticloadbalancing:DescribeTargetHealth",
-    ];
-    let creates = [
-        "ec2:CreateSecurityGroup",
-        "elasticloadbalancing:CreateListener",
-        "elasticloadbalancing:CreateLoadBalancer",
-        "elasticloadbalancing:CreateTargetGroup",
-    ];
     let groups = "arn:aws:ec2:*:*:security-group/*";
     let sent = json!({"aws:RequestTag/KubernetesCluster": "c1"});
     let has = json!({"aws:ResourceTag/KubernetesCluster": "c1"});
     let on_creation = json!({"aws:RequestTag/KubernetesCluster": "c1", "ec2:CreateAction": ["CreateSecurityGroup"]});
     let untouched = json!({"aws:RequestTag/KubernetesCluster": "true"});
     json!([{"Version": "2012-10-17", "Statement": [
-        {"Effect": "Allow", "Action": reads, "Resource": "*"},
-        {"Effect": "Allow", "Action": tagged, "Resource": "*", "Condition": {"StringEquals": has}},
-        {"Effect": "Allow", "Action": creates, "Resource": "*", "Condition": {"StringEquals": sent}},
+        {"Effect": "Allow", "Action": READS, "Resource": "*"},
+        {"Effect": "Allow", "Action": TAGGED, "Resource": "*", "Condition": {"StringEquals": has}},
+        {"Effect": "Allow", "Action": CREATES, "Resource": "*", "Condition": {"StringEquals": sent}},
         {"Effect": "Allow", "Action": "ec2:CreateSecurityGroup", "Resource": "arn:aws:ec2:*:*:vpc/*"},
         {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": groups, "Condition": {"StringEquals": on_creation}},
-        {"Effect": "Allow", "Action": ["ec2:CreateTags", "ec2:DeleteTags"], "Resource": groups,
+        {"Effect": "Allow", "Action": TAGS, "Resource": groups,
             "Condition": {"Null": untouched, "StringEquals": has}},
     ]}])
 }

@@ -9,5 +9,6 @@ mod login;
 mod matrix;
 mod migrate;
 mod nodes;
+mod permissions;
 mod routes;
 mod volumes;
