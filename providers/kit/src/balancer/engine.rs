@@ -72,14 +72,17 @@ impl<C: BalancerCloud> Engine<C> {
 
     async fn run(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
         let mut results = Results::new(work.len());
-        let (work, wanted) = self.wanted(cluster, work, &mut results);
-        let Some(wanted) = wanted else { return failed_all(&results) };
+        let (work, wanted, refused) = self.wanted(cluster, work, &mut results);
+        if refused.len() == work.len() {
+            return failed_all(&results);
+        }
         let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.cloud.groups(&item.service)).collect();
         let made = C::Made::default();
         let (cloud, memory, parked) = (&self.cloud, &self.memory, BTreeMap::new());
-        let mut run = Run { cloud, memory, work: &work, groups: &groups, made: &made, scope, parked };
+        let mut run =
+            Run { cloud, memory, work: &work, refused: &refused, groups: &groups, made: &made, scope, parked };
         run.parked = run.poll_parked(&mut results).await;
-        let (mut observed, mut plan) = match self.first(cluster, &work, &wanted).await {
+        let (mut observed, mut plan) = match self.first(cluster, &run, &wanted).await {
             Ok(first) => first,
             Err(error) => {
                 (0..work.len()).for_each(|place| results.fail(place, &error));
@@ -95,7 +98,7 @@ impl<C: BalancerCloud> Engine<C> {
         while !conflicts.is_empty() && replans > 0 {
             replans -= 1;
             let mut second = Results::new(work.len());
-            match self.first(cluster, &work, &wanted).await {
+            match self.first(cluster, &run, &wanted).await {
                 Ok(next) => (observed, plan) = next,
                 Err(error) => {
                     conflicts.iter().for_each(|place| second.fail(*place, &error));
@@ -136,21 +139,24 @@ impl<C: BalancerCloud> Engine<C> {
             if item.action == ServiceAction::Delete && error.is_none() {
                 self.memory.is_gone(&service.metadata.uid);
             }
+            if let Some(error) = error.clone().filter(|_| refused.contains(&place)) {
+                return Err(error).into();
+            }
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
             self.answer(item, error, &reached, !planned.is_empty())
         });
         answers.collect()
     }
 
-    /// The desired state, with the errors of invalid items; `None` if nothing is left to do. An invalid Service keeps
-    /// its load balancer: the members are updated, and the status is read. Another client may have removed the status,
-    /// so the finalizer alone shows that there may be one.
+    /// The desired state, with the errors of invalid items, and the items for which nothing is left to do. An invalid
+    /// Service keeps its load balancer: the members are updated, and the status is read. Another client may have removed
+    /// the status, so the finalizer alone shows that there may be one.
     fn wanted<'w>(
         &self,
         cluster: &str,
         work: &'w [ServiceWork],
         results: &mut Results,
-    ) -> (Cow<'w, [ServiceWork]>, Option<C::Wanted>) {
+    ) -> (Cow<'w, [ServiceWork]>, C::Wanted, BTreeSet<usize>) {
         let mut work = Cow::Borrowed(work);
         let (mut wanted, mut verdicts) = self.verdicts(cluster, &work);
         let serves = |item: &ServiceWork| {
@@ -181,8 +187,9 @@ impl<C: BalancerCloud> Engine<C> {
             }
             (wanted, verdicts) = self.verdicts(cluster, &work);
         }
-        let is_nothing = verdicts.iter().all(Result::is_err);
-        (work, Some(wanted).filter(|_| !is_nothing))
+        let errors = verdicts.iter().enumerate().filter(|(_, verdict)| verdict.is_err());
+        let refused = errors.map(|(place, _)| place).collect();
+        (work, wanted, refused)
     }
 
     /// One verdict per item, even if the cloud gives fewer or more.
@@ -281,7 +288,8 @@ impl<C: BalancerCloud> Engine<C> {
         let Ok(observed) = within("observing the load balancer", READ_DEADLINE, after).await else { return };
         let Ok(left) = self.cloud.plan(&observed, wanted) else { return };
         for (place, item) in run.work.iter().enumerate() {
-            if item.action == ServiceAction::Ensure && places.contains(&place) {
+            let is_due = places.contains(&place) && !run.refused.contains(&place);
+            if item.action == ServiceAction::Ensure && is_due {
                 let (observed, left, service) = (&observed, &left, &*item.service);
                 let reached = Reached { observed, made: run.made, wanted, service, place, left };
                 self.cloud.status(&reached).into_iter().for_each(|status| run.scope.publish(place, status));
@@ -316,18 +324,25 @@ impl<C: BalancerCloud> Engine<C> {
         ServiceAnswer { result, status, again, notes }
     }
 
-    /// The observation that a plan is made of, and that plan.
+    /// The observation that a plan is made of, and that plan, which has no steps for refused items.
     async fn first(
         &self,
         cluster: &str,
-        work: &[ServiceWork],
+        run: &Run<'_, C>,
         wanted: &C::Wanted,
     ) -> Result<(C::Observed, Plan<C::Write>), ProviderError> {
-        if let Some(observed) = self.recent_of(work) {
-            let plan = self.cloud.plan(&observed, wanted)?;
-            return Ok((observed, plan));
-        }
-        within("observing the load balancer", READ_DEADLINE, self.cloud.first(cluster, work, wanted)).await
+        let (observed, mut plan) = match self.recent_of(run.work) {
+            Some(observed) => {
+                let plan = self.cloud.plan(&observed, wanted)?;
+                (observed, plan)
+            }
+            None => {
+                let first = self.cloud.first(cluster, run.work, wanted);
+                within("observing the load balancer", READ_DEADLINE, first).await?
+            }
+        };
+        run.refused.iter().for_each(|place| plan.leave_out(*place));
+        Ok((observed, plan))
     }
 
     async fn look(
@@ -454,9 +469,9 @@ pub async fn write_all<C: BalancerCloud>(
     steps: &[Step<C::Write>],
 ) -> Result<(), ProviderError> {
     let made = C::Made::default();
-    let (memory, groups) = (&Memory::of(C::ANNOTATIONS), &BTreeSet::new());
+    let (memory, groups, refused) = (&Memory::of(C::ANNOTATIONS), &BTreeSet::new(), &BTreeSet::new());
     let (scope, parked) = (&Scope::default(), BTreeMap::new());
-    let run = Run { cloud, memory, work, groups, made: &made, scope, parked };
+    let run = Run { cloud, memory, work, refused, groups, made: &made, scope, parked };
     let mut results = Results::new(work.len());
     run.steps(steps, &BTreeMap::new(), &mut results, &|_| std::future::ready(()).boxed()).await;
     results.errors.into_iter().flatten().next().map_or(Ok(()), Err)?;

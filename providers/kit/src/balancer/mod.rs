@@ -102,7 +102,8 @@ pub trait BalancerCloud: Send + Sync + 'static {
     }
 
     /// The desired state of the group, and one result per item for invalid Services. Pure, and called before any read:
-    /// if every item has an error, the cloud is not called at all.
+    /// if every item has an error, the cloud is not called at all. For one item with an error no step is executed, and it
+    /// has no status, whatever the plan says; `plan` should leave it out, so that it takes nothing from the others.
     ///
     /// [`UpdateHosts`](ccm_provider::ServiceAction::UpdateHosts) uses nothing of the spec but the identity of the
     /// Service and what selects its nodes, and must not refuse what only an ensure needs.

@@ -28,6 +28,8 @@ pub(super) struct Run<'a, C: BalancerCloud> {
     pub(super) cloud: &'a C,
     pub(super) memory: &'a Memory<C::Write>,
     pub(super) work: &'a [ServiceWork],
+    /// The items for which [`BalancerCloud::wanted`] gave an error.
+    pub(super) refused: &'a BTreeSet<usize>,
     pub(super) groups: &'a BTreeSet<GroupKey>,
     pub(super) made: &'a C::Made,
     pub(super) scope: &'a Scope,

@@ -297,6 +297,22 @@ async fn an_invalid_service_whose_status_was_wiped_keeps_its_members_and_gets_it
     assert_eq!(hostname(answer.status), "web");
 }
 
+#[tokio::test]
+async fn nothing_is_written_or_published_for_a_refused_service_among_others() {
+    let frame = |name, place| step(name, Items::one(place), Part::new(Kind::Frame));
+    let steps = || vec![frame("frame of bad", 0), frame("frame of good", 1)];
+    let fates = [None, Some(Fate::Loses), Some(Fate::Takes(Duration::from_secs(3)))];
+    for fate in fates {
+        let fates = fate.clone().map(|fate| ("frame of good", fate)).into_iter().collect();
+        let engine = Engine::new(Script { steps: steps(), fates, refuses: Some("bad"), ..Script::default() });
+        let [bad, good] = <[_; 2]>::try_from(reconcile(&engine, &ensure(&["bad", "good"])).await).unwrap();
+        assert_eq!(bad.result.unwrap_err().to_string(), "the annotation is wrong", "{fate:?}");
+        assert_eq!(bad.status, None, "{fate:?}");
+        assert_eq!(hostname(good.result.unwrap()), "good", "{fate:?}");
+        assert_eq!(written(&engine), ["frame of good"], "{fate:?}");
+    }
+}
+
 /// Adds no finalizer.
 struct NoFinalizers;
 
