@@ -104,8 +104,16 @@ pub trait Harness: Send + Sync {
     }
 
     /// Changes a Service so that it shares a cloud object with all other Services changed by this method. False if
-    /// Services share no object, or none that puts them into a common group ([`ccm_provider::LoadBalancer::groups`]).
+    /// nothing is to be changed for that: Services share no object, or all are in one group
+    /// ([`ccm_provider::LoadBalancer::groups`]).
     fn share(&self, service: &mut Service) -> bool {
+        let _ = service;
+        false
+    }
+
+    /// Changes a Service so that an ensure must refuse it, for example by a wrong value of an annotation; false if nothing
+    /// is refused.
+    fn refuse(&self, service: &mut Service) -> bool {
         let _ = service;
         false
     }

@@ -105,6 +105,8 @@ macro_rules! contract {
             "The waiting Services of a group come in one call: some may be deleted while others change."
         groups deleting_one_of_a_group_keeps_the_other
             "Shared objects are deleted with the last Service that needs them, whichever created them."
+        groups a_refused_service_gets_nothing_and_the_other_everything
+            "A mistake in one Service must not stop the others of its call."
 
         recovery an_interrupted_ensure_is_finished_by_the_next
             "The process may die after any write."

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use ccm_provider::{LoadBalancer, NodeRef, Service, ServiceAction, ServiceWork};
+use ccm_provider::{NodeRef, Service, ServiceAction, ServiceWork};
 
-use super::balancers::{deleted, ensured, goes_whole, is_settled};
+use super::balancers::{deleted, ensured, goes_whole, got, is_settled};
 use crate::bed::{Bed, failed, holds};
 use crate::{Harness, Outcome, Result};
 
-/// Two Services of one group.
+/// Two Services that share, or are in one group as all are.
 async fn sharing(bed: &Bed) -> Result<[Service; 2]> {
-    bed.balancer()?;
+    let balancer = bed.balancer()?;
     let mut services = [bed.service("service-1"), bed.service("service-2")];
-    match services.iter_mut().all(|service| bed.harness.share(service)) {
+    let share = services.iter_mut().all(|service| bed.harness.share(service));
+    let [one, two] = services.each_ref().map(|service| balancer.groups(service));
+    match share || !one.is_disjoint(&two) {
         true => Ok(services),
-        false => Err(Outcome::NotApplicable("Services share nothing by a group")),
+        false => Err(Outcome::NotApplicable("no Services have a common group")),
     }
 }
 
@@ -63,13 +65,35 @@ pub(super) async fn services_at_the_same_time_end_as_one_after_the_other(harness
 
 pub(super) async fn services_that_share_have_one_group(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
-    let (balancer, [one, two]) = (bed.balancer()?, sharing(&bed).await?);
-    let group = |balancer: &dyn LoadBalancer, service: &Service| balancer.groups(service);
-    let (first, second, other) =
-        (group(&*balancer, &one), group(&*balancer, &two), group(&*balancer, &bed.service("alone")));
+    let (balancer, services) = (bed.balancer()?, sharing(&bed).await?);
+    let [first, second] = services.map(|service| balancer.groups(&service));
     holds!(first == second, "two Services that share have the groups {first:?} and {second:?}");
-    holds!(first != other, "a Service that shares nothing is in the group {other:?} too");
     Ok(())
+}
+
+pub(super) async fn a_refused_service_gets_nothing_and_the_other_everything(harness: Arc<dyn Harness>) -> Result {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (mut bad, mut good) = (bed.service("service-1"), bed.service("service-2"));
+    // One call for both, if the provider has groups.
+    for service in [&mut bad, &mut good] {
+        bed.harness.share(service);
+    }
+    if !bed.harness.refuse(&mut bad) {
+        return Err(Outcome::NotApplicable("the harness refuses no Service"));
+    }
+    let (nodes, empty) = (bed.nodes(&["one", "two"]).await, bed.contents().await);
+    ensured(&bed, &good, &nodes).await?;
+    let alone = bed.contents().await;
+    goes_whole(&bed, &good, &empty).await?;
+    let work = [&bad, &good].map(|service| ServiceWork::new(service, &nodes, ServiceAction::Ensure));
+    let answers = bed.reconciled(&work).await?;
+    holds!(matches!(answers.as_slice(), [Err(_), Ok(Some(_))]), "of a refused Service and another one: {answers:?}");
+    let now = bed.contents().await;
+    holds!(now.len() == alone.len(), "with a refused Service there is {now:?}, without it {alone:?}");
+    let found = got(&bed, &bad).await?;
+    holds!(found.is_none(), "get returns {found:?} for a refused Service");
+    goes_whole(&bed, &good, &empty).await
 }
 
 pub(super) async fn a_group_changes_as_one(harness: Arc<dyn Harness>) -> Result {

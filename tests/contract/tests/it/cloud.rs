@@ -49,6 +49,7 @@ pub(crate) enum Defect {
     GroupsUnsaid,
     GroupItemByItem,
     SharedGoesWithTheFirst,
+    MakesTheRefused,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -133,6 +133,11 @@ impl Harness for Memory {
         true
     }
 
+    fn refuse(&self, service: &mut Service) -> bool {
+        service.spec.load_balancer_source_ranges = Some(vec!["nowhere".into()]);
+        true
+    }
+
     async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         self.cloud.change(|tables| {
             tables.addresses.insert(900, Address { owner: "somebody".into(), busy_until: Duration::ZERO });

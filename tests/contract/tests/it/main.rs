@@ -80,6 +80,7 @@ defects! {
     an_unnamed_group_is_found: GroupsUnsaid breaks services_that_share_have_one_group;
     a_group_worked_on_item_by_item_is_found: GroupItemByItem breaks a_group_changes_as_one;
     a_shared_object_that_goes_with_the_first_is_found: SharedGoesWithTheFirst breaks deleting_one_of_a_group_keeps_the_other;
+    a_balancer_for_a_refused_service_is_found: MakesTheRefused breaks a_refused_service_gets_nothing_and_the_other_everything;
     a_panic_without_configuration_is_found: PanicsWithoutConfig breaks a_missing_configuration_is_an_answer;
 }
 

@@ -235,6 +235,10 @@ impl SingleLoadBalancer for Memorial {
     ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         if let Err(error) = SourceRanges::of(service) {
             assert!(!self.is(Defect::PanicsOnOddRanges), "{error}");
+            if self.is(Defect::MakesTheRefused) {
+                let name = balancer_name(cluster, &service.metadata.name);
+                self.put(name, self.desired(cluster, service, nodes, 0)).await?;
+            }
             return Err(ProviderError::unknown(error.to_string()));
         }
         let seen = self.observe(cluster, service).await?;
