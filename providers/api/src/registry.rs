@@ -236,7 +236,8 @@ impl Registry {
             return Err(RegistryError::Nil);
         }
         self.get(name).ok_or_else(|| {
-            if optional.contains(&name) {
+            // A program with other providers has no such features.
+            if optional.contains(&name) && self.names().all(|known| optional.contains(&known)) {
                 return RegistryError::NotCompiledIn(name.to_owned());
             }
             let known = self.names().collect::<Vec<_>>().join(", ");
@@ -344,8 +345,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_program_with_providers_of_its_own_has_no_features_for_others() {
+        let error = error(&registry(&["mine"]), "aws", "").await;
+        assert!(matches!(error, RegistryError::Unknown { .. }), "{error}");
+    }
+
+    #[tokio::test]
     async fn a_known_provider_that_was_left_out_names_its_feature() {
-        let error = error(&registry(&["fake"]), "aws", "").await;
+        let error = error(&registry(&["gce"]), "aws", "").await;
         assert!(matches!(error, RegistryError::NotCompiledIn(_)));
         assert_eq!(
             error.to_string(),
