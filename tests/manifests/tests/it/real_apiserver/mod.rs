@@ -5,3 +5,4 @@ mod field_roles;
 mod least_privilege;
 mod metrics;
 mod trial;
+mod way_back;
