@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::arguments::Options;
 use crate::checks::{CHECKS, Check, Place, beside};
 use crate::report::{Outcome, Report};
-use crate::world::{RANGE, World, exit, tail};
+use crate::world::{RANGE, World, end, ended_by_itself, exit};
 
 /// The program of the first cluster: all controllers, with short periods.
 const ALL: &[&str] = &[
@@ -76,7 +76,7 @@ async fn first(options: &Arc<Options>, results: &mut Results) -> Result<Option<R
     }
     let mut program = world.launch_as_admin("program", &arguments);
     let places = wanted(options, Place::Alone).chain(wanted(options, Place::First)).collect();
-    together(&world, places, results).await;
+    together(&world, Some(&mut program), places, results).await;
     note_end(&mut program, results);
     drop(program);
     Ok(Some(report))
@@ -88,9 +88,9 @@ fn commit(raw: &str) -> Option<&str> {
     (commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(commit)
 }
 
-/// All at once: most checks wait.
-async fn together(world: &Arc<World>, places: Vec<usize>, results: &mut Results) {
-    let mut tasks = JoinSet::new();
+/// All at once: most checks wait. Those on a program that ends by itself end with it.
+async fn together(world: &Arc<World>, mut program: Option<&mut Process>, places: Vec<usize>, results: &mut Results) {
+    let (mut tasks, mut of_program) = (JoinSet::new(), Vec::new());
     let mut running = BTreeMap::new();
     for at in places {
         let Some(check) = CHECKS.get(at) else { continue };
@@ -105,14 +105,30 @@ async fn together(world: &Arc<World>, places: Vec<usize>, results: &mut Results)
             (at, outcome, began.elapsed().as_secs_f64())
         });
         running.insert(task.id(), at);
+        if check.place != Place::Alone {
+            of_program.push(task);
+        }
     }
-    while let Some(joined) = tasks.join_next().await {
+    loop {
+        let joined = tokio::select! {
+            joined = tasks.join_next() => joined,
+            _ = end(program.as_deref_mut()) => {
+                program = None;
+                of_program.iter().for_each(tokio::task::AbortHandle::abort);
+                continue;
+            }
+        };
+        let Some(joined) = joined else { return };
         match joined {
             Ok((at, Ok(()), seconds)) => results.insert(at, (Outcome::Passed, seconds)),
             Ok((at, Err(error), seconds)) => results.insert(at, (Outcome::Failed(format!("{error:#}")), seconds)),
             Err(lost) => {
                 let at = running.get(&lost.id()).copied().unwrap_or_default();
-                results.insert(at, (Outcome::Failed(format!("the check itself failed: {lost}")), 0.0))
+                let why = match lost.is_cancelled() {
+                    true => "it did not happen".to_owned(),
+                    false => format!("the check itself failed: {lost}"),
+                };
+                results.insert(at, (Outcome::Failed(why), 0.0))
             }
         };
     }
@@ -121,7 +137,7 @@ async fn together(world: &Arc<World>, places: Vec<usize>, results: &mut Results)
 /// A program that ended by itself explains many failures.
 fn note_end(program: &mut Process, results: &mut Results) {
     let Some(status) = program.exited() else { return };
-    let note = format!("\nthe program ended by itself ({status}):\n{}", tail(&program.output()));
+    let note = format!("\n{}", ended_by_itself(status, program));
     for (at, (outcome, _)) in results {
         let alone = CHECKS.get(*at).is_none_or(|check| check.place == Place::Alone);
         if let (Outcome::Failed(message), false) = (outcome, alone) {
@@ -153,14 +169,14 @@ async fn second(options: &Arc<Options>, results: &mut Results) -> Result<()> {
         results.extend(early.iter().filter(|at| beside(at)).map(|at| (*at, (why(), 0.0))));
         early.retain(|at| !beside(at));
     }
-    together(&world, early, results).await;
+    together(&world, Some(&mut program), early, results).await;
     note_end(&mut program, results);
     if program.exited().is_none() {
         program.terminate();
         exit(&mut program, crate::world::LIMIT).await.context("after SIGTERM")?;
     }
     // The audit log is complete only now.
-    together(&world, last, results).await;
+    together(&world, None, last, results).await;
     Ok(())
 }
 
@@ -189,6 +205,18 @@ mod tests {
             let passed: Vec<_> = passed.map(|(check, ..)| check.name).collect();
             assert_eq!(passed, [""; 0]);
             assert_eq!(report.failed(), report.results.len());
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_program_that_ends_is_not_waited_for() {
+            let arguments = ["--program=/bin/true", "--only=election,serving,node"].map(str::to_owned);
+            let Command::Run(options) = parse(arguments.into_iter()).unwrap() else { panic!("not a run") };
+            let Some(report) = super::super::run(options).await.unwrap() else { return };
+            for (check, outcome, seconds) in &report.results {
+                let Outcome::Failed(why) = outcome else { panic!("{} did not fail", check.name) };
+                assert!(why.contains("the program ended by itself"), "{}: {why}", check.name);
+                assert!(*seconds < crate::world::LIMIT.as_secs_f64(), "{} took {seconds} s", check.name);
+            }
         }
     }
 }

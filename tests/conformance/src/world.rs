@@ -227,6 +227,31 @@ pub(crate) async fn exit(process: &mut Process, limit: Duration) -> Result<std::
     }
 }
 
+/// Waits until a process has ended; forever without a process.
+pub(crate) async fn end(process: Option<&mut Process>) -> std::process::ExitStatus {
+    let Some(process) = process else { return std::future::pending().await };
+    loop {
+        if let Some(status) = process.exited() {
+            return status;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits for something that a process does; an error as soon as it has ended by itself.
+pub(crate) async fn while_it_runs<T>(process: &mut Process, what: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        result = what => result,
+        status = end(Some(&mut *process)) => bail!(ended_by_itself(status, process)),
+    }
+}
+
+/// Why what the process should do does not happen.
+pub(crate) fn ended_by_itself(status: std::process::ExitStatus, process: &Process) -> String {
+    format!("the program ended by itself ({status}):\n{}", tail(&process.output()))
+}
+
 /// The last lines of an output.
 pub(crate) fn tail(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
