@@ -182,8 +182,10 @@ fn keep(tour: &Tour) -> Item {
     let folder = tour.scene.folder().display();
     let text = format!(
         "The tour is over, and everything stays up until Ctrl-C. Try, from another terminal: kubectl get nodes,services -o wide; \
-         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. {}",
-        tour.scene.cloud.try_next()
+         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. {} The commands of ccm, such as \
+         plan, explain service default/web and orphans, need these flags: {}",
+        tour.scene.cloud.try_next(),
+        tour.scene.command_args().join(" ")
     );
     Item::Act { number: tour.scene.cloud.profile().acts.len() + 1, title: "Now you", text }
 }

@@ -248,7 +248,8 @@ async fn rights(
         }
         Err(error) => {
             let text = format!("the permissions could not be checked: {error}");
-            vec![Check::warning("rbac", "", text, "try again; see also kubectl auth can-i --list --as=…")]
+            let fix = format!("{}; see also kubectl auth can-i --list --as=…", read::again(&error));
+            vec![Check::warning("rbac", "", text, fix)]
         }
     }
 }

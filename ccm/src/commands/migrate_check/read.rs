@@ -70,7 +70,35 @@ fn unreadable(resource: &str, effect: &str, error: &ApiError) -> Check {
             "run it as somebody who may list {resource}: kubectl create clusterrole ccm-migrate-check --verb=list \
              --resource={resource}, and bind it"
         ),
-        false => "try again".to_owned(),
+        false => again(error).to_owned(),
     };
     Check::warning("unread", resource, format!("cannot be listed, so that {effect}: {error}"), fix)
+}
+
+/// What to do after an error of the API server that is no refusal.
+pub(super) fn again(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::Status { code: 404 | 405, .. } => {
+            "nothing, if this is an API server in memory, such as that of cargo demo: it does not serve this"
+        }
+        _ => "try again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_try_is_no_advice_for_what_the_server_does_not_serve() {
+        let fix = |code| {
+            let (reason, message) = (String::new(), "method not allowed".to_owned());
+            let error = ApiError::Status { code, reason, message, retry_after: None };
+            unreadable("leases.coordination.k8s.io", "x", &error).fix
+        };
+        for code in [404, 405] {
+            assert!(fix(code).contains("does not serve this"), "{code}");
+        }
+        assert_eq!(fix(500), "try again");
+    }
 }

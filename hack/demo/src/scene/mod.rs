@@ -90,16 +90,23 @@ impl Scene {
         self.file("kubeconfig")
     }
 
-    pub(crate) fn manager_args(&self, dry_run: bool) -> Vec<String> {
-        let mut args = vec![
+    /// The flags that the commands need too.
+    pub(crate) fn command_args(&self) -> Vec<String> {
+        vec![
             format!("--cloud-provider={}", self.cloud.profile().name),
             format!("--cloud-config={}", self.cloud.config().display()),
             format!("--kubeconfig={}", self.kubeconfig().display()),
             format!("--cluster-cidr={}", cloud::cluster_cidr(self.nodes)),
+        ]
+    }
+
+    pub(crate) fn manager_args(&self, dry_run: bool) -> Vec<String> {
+        let mut args = self.command_args();
+        args.extend([
             format!("--node-monitor-period={}", self.period),
             format!("--route-reconciliation-period={}", self.period),
             "--secure-port=0".to_owned(),
-        ];
+        ]);
         if dry_run {
             args.push("--dry-run".to_owned());
         }

@@ -42,6 +42,7 @@ const HEAD: &str = "\
 #   shutdown: true    on an instance: the machine is stopped
 # An instance that you add here joins the cluster as a new node.
 callLog: calls.jsonl
+stateFile: state.json
 zone: {region: here, failureDomain: here-a}
 unlisted: missing
 interfaces: {routes: true}
@@ -181,9 +182,28 @@ fn machines(path: &Path) -> Option<Vec<Machine>> {
 
 #[cfg(test)]
 mod tests {
-    use ccm_provider::{CloudConfig, FlagValues};
+    use ccm_provider::{CloudConfig, FlagValues, LoadBalancerExt as _, Service};
 
     use super::*;
+
+    #[tokio::test]
+    async fn another_process_sees_the_load_balancers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = CloudFile::create(folder.path(), 3).unwrap();
+        let balancers = async || {
+            let text = std::fs::read_to_string(file.config()).unwrap();
+            let config = CloudConfig { path: file.config().into(), text };
+            let cloud = file.factory().build(Some(config), &FlagValues::default()).await.unwrap();
+            cloud.load_balancer().unwrap()
+        };
+        let mut web = Service::default();
+        web.metadata.namespace = "default".into();
+        web.metadata.name = "web".into();
+        web.metadata.uid = "uid".into();
+        let made = balancers().await.ensure("kubernetes", &web, &[]).await.unwrap();
+        assert!(made.is_some());
+        assert_eq!(balancers().await.get("kubernetes", &web).await.unwrap(), made);
+    }
 
     #[tokio::test]
     async fn the_fake_provider_accepts_every_state_of_the_file() {
