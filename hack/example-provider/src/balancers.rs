@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ccm_kit::balancer::{BalancerCloud, Items, Kind, Part, Plan, Reached, Step, Written};
 use ccm_provider::{
-    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Risk, Scope, Service,
-    ServiceAction, ServiceWork, Step as Summary, Verb,
+    Change, ErrorClass, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Risk, Scope,
+    Service, ServiceAction, ServiceWork, Step as Summary, Verb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,15 @@ pub(crate) fn hosts(nodes: &[NodeRef]) -> Vec<String> {
     hosts
 }
 
+/// Port of the load balancer, port of the hosts. The proxy forwards TCP only.
+pub(crate) fn ports(service: &Service) -> Result<Vec<(i32, i32)>, ProviderError> {
+    if let Some(port) = service.spec.ports.iter().find(|port| !matches!(&*port.protocol, "" | "TCP")) {
+        let text = format!("port {} has the protocol {}; only TCP is forwarded", port.port, port.protocol);
+        return Err(ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text));
+    }
+    Ok(service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect())
+}
+
 fn name(service: &Service) -> String {
     service.default_load_balancer_name()
 }
@@ -103,7 +112,8 @@ impl Balancers {
 }
 
 impl BalancerCloud for Balancers {
-    type Wanted = Vec<Wanted>;
+    /// By index in the work. What is refused is not there: it takes no address.
+    type Wanted = BTreeMap<usize, Wanted>;
     type Observed = Observed;
     type Write = Write;
     type Made = ();
@@ -113,30 +123,33 @@ impl BalancerCloud for Balancers {
         [GroupKey("addresses".into())].into()
     }
 
-    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
-        let wanted = work.iter().map(|item| Wanted {
-            name: name(&item.service),
-            owner: owner(cluster, &item.service),
-            action: item.action,
-            ports: item.service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect(),
-            hosts: hosts(&item.nodes),
-        });
-        (wanted.collect(), vec![Ok(()); work.len()])
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Wanted, Vec<Result<(), ProviderError>>) {
+        let mut all = BTreeMap::new();
+        let verdict = |(place, item): (usize, &ServiceWork)| {
+            let (service, action) = (&item.service, item.action);
+            // Only an ensure needs the ports. The hosts follow the nodes, whatever else the Service asks for by now.
+            let ports = if action == ServiceAction::Ensure { ports(service)? } else { Vec::new() };
+            let (name, owner, hosts) = (name(service), owner(cluster, service), hosts(&item.nodes));
+            all.insert(place, Wanted { name, owner, action, ports, hosts });
+            Ok(())
+        };
+        let verdicts = work.iter().enumerate().map(verdict).collect();
+        (all, verdicts)
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Vec<Wanted>) -> Result<Observed, ProviderError> {
+    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Self::Wanted) -> Result<Observed, ProviderError> {
         let all = self.0.list::<Balancer>(KIND)?;
         let taken = all.iter().map(|(_, balancer)| balancer.address.clone()).collect();
-        let asked = |name: &String| wanted.iter().any(|one| one.name == *name);
+        let asked = |name: &String| wanted.values().any(|one| one.name == *name);
         Ok(Observed { balancers: all.into_iter().filter(|(name, _)| asked(name)).collect(), taken })
     }
 
     /// Everything that is read is used.
-    fn strip(&self, _: &mut Observed, _: &Vec<Wanted>) {}
+    fn strip(&self, _: &mut Observed, _: &Self::Wanted) {}
 
-    fn plan(&self, observed: &Observed, wanted: &Vec<Wanted>) -> Result<Plan<Write>, ProviderError> {
+    fn plan(&self, observed: &Observed, wanted: &Self::Wanted) -> Result<Plan<Write>, ProviderError> {
         let (mut plan, mut taken) = (Plan::default(), observed.taken.clone());
-        for (place, wanted) in wanted.iter().enumerate() {
+        for (&place, wanted) in wanted {
             let (name, before) = (wanted.name.clone(), observed.balancers.get(&wanted.name).cloned());
             let write = match self.balancer(wanted, before.as_ref(), &mut taken) {
                 Err(error) => {
@@ -154,7 +167,7 @@ impl BalancerCloud for Balancers {
     }
 
     /// Plans never have steps for foreign objects.
-    fn guard(&self, _: &Observed, _: &Vec<Wanted>, _: &[Step<Write>]) -> Vec<(usize, ProviderError)> {
+    fn guard(&self, _: &Observed, _: &Self::Wanted, _: &[Step<Write>]) -> Vec<(usize, ProviderError)> {
         Vec::new()
     }
 
@@ -167,7 +180,7 @@ impl BalancerCloud for Balancers {
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
-        let wanted = reached.wanted.get(reached.place)?;
+        let wanted = reached.wanted.get(&reached.place)?;
         let balancer = reached.observed.balancers.get(&wanted.name).filter(|found| found.owner == wanted.owner)?;
         let ip = balancer.address.clone();
         Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] })

@@ -55,7 +55,7 @@ impl Factory {
 
 const DIRECTORY: &str = "example-directory";
 const FLAGS: [Flag; 1] = [Flag::new(
-    "Example",
+    "Example flags",
     DIRECTORY,
     Kind::Text,
     "",

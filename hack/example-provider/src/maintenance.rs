@@ -19,7 +19,7 @@ const NAME: &str = "maintenance-controller";
 const LABEL: &str = "example.com/maintenance";
 const PERIOD: &str = "example-maintenance-period";
 const FLAGS: [Flag; 1] =
-    [Flag::new("Example", PERIOD, Kind::Duration, "30s", "How often to look for machines under maintenance.")];
+    [Flag::new("Example flags", PERIOD, Kind::Duration, "30s", "How often to look for machines under maintenance.")];
 const PERMISSIONS: [Permission; 1] = [Permission::new("", "nodes", &["patch"], "the label of nodes under maintenance")];
 
 /// The entry in the table of controllers: `--controllers=*,-maintenance` disables it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_provider::{LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service, SingleLoadBalancer};
 
-use crate::balancers::{Balancer, KIND, hosts, owner};
+use crate::balancers::{Balancer, KIND, hosts, owner, ports};
 use crate::rack::Rack;
 
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl SingleLoadBalancer for Simple {
         service: &Service,
         nodes: &[NodeRef],
     ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let ports = ports(service)?;
         let _changing = self.0.changing();
         let (name, owner) = (service.default_load_balancer_name(), owner(cluster, service));
         let before = self.0.read::<Balancer>(KIND, &name)?;
@@ -57,7 +58,6 @@ impl SingleLoadBalancer for Simple {
             return Err(ProviderError::unknown(text));
         }
         let address = before.as_ref().map_or_else(|| self.free_address(), |before| Ok(before.address.clone()))?;
-        let ports = service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect();
         let after = Balancer { owner, address, ports, hosts: hosts(nodes) };
         self.put(service, before.as_ref(), &after)?;
         Ok(Some(status(&after)))

@@ -119,6 +119,11 @@ impl Harness for Rack {
         true
     }
 
+    fn refuse(&self, service: &mut Service) -> bool {
+        service.spec.ports.iter_mut().for_each(|port| port.protocol = "UDP".into());
+        true
+    }
+
     async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         let theirs = json!({"owner": "somebody", "address": "192.0.2.1", "ports": [], "hosts": []});
         self.write("balancers/theirs", &theirs);

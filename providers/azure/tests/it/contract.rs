@@ -67,6 +67,14 @@ impl Harness for Cloud {
         self.bed.cloud.world(|world| world.delete_machine(&machine(name)));
     }
 
+    fn refuse(&self, service: &mut Service) -> bool {
+        service
+            .metadata
+            .annotations
+            .insert("service.beta.kubernetes.io/azure-load-balancer-tcp-idle-timeout".into(), "3".into());
+        true
+    }
+
     async fn contents(&self) -> BTreeSet<String> {
         let kinds =
             ["loadBalancers", "publicIPAddresses", "networkSecurityGroups", "routeTables", "privateLinkServices"];

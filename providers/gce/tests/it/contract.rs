@@ -68,6 +68,11 @@ impl Harness for Cloud {
         self.bed.cloud.world(|world| world.delete_instance(&path(name)));
     }
 
+    fn refuse(&self, service: &mut Service) -> bool {
+        service.spec.load_balancer_source_ranges = Some(vec!["nowhere".into()]);
+        true
+    }
+
     async fn contents(&self) -> BTreeSet<String> {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }

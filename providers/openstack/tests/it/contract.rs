@@ -74,6 +74,11 @@ impl Harness for Cloud {
         self.bed.cloud.world(|world| world.delete_server(&id));
     }
 
+    fn refuse(&self, service: &mut Service) -> bool {
+        service.metadata.annotations.insert("loadbalancer.openstack.org/class".into(), "missing".into());
+        true
+    }
+
     async fn contents(&self) -> BTreeSet<String> {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }
