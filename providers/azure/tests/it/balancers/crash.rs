@@ -3,11 +3,17 @@
 use async_trait::async_trait;
 use ccm_provider_contract::{Simulation, crash};
 
+use super::several::on;
 use super::*;
 use crate::bed::contents;
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 const LINK: (&str, &str) = ("azure-pls-create", "true");
+
+/// Several load balancers, of which one has the nodes with a label.
+const SELECTING: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n\
+                         - name: kubernetes\n  primaryVMSet: none\n- name: second\n  primaryVMSet: other\n  nodeSelector:\n    \
+                         matchLabels:\n      pool: b\n";
 
 /// All types of objects that the work changes.
 const KINDS: [&str; 7] = [
@@ -38,6 +44,14 @@ enum Life {
     DeleteOfMachines,
     DeleteByAddress,
     DeleteLink,
+    CreateSeveral,
+    Move,
+    Exchange,
+    DeleteSeveral,
+    CreateLocal,
+    ChangeLocal,
+    MoveLocal,
+    DeleteLocal,
 }
 
 impl Life {
@@ -46,7 +60,11 @@ impl Life {
         use Life::*;
         let is_of_interfaces =
             matches!(self, Create | CreateOfMachines | CreateDual | Change | ChangeNodes | Delete | DeleteOfMachines);
-        let more = if is_of_interfaces { "" } else { BY_ADDRESS };
+        let more = match () {
+            () if self.is_several() => SELECTING,
+            () if is_of_interfaces => "",
+            () => BY_ADDRESS,
+        };
         let mut scene = match self {
             CreateDual => Scene::dual(more, 2).await,
             CreateOfMachines | DeleteOfMachines => {
@@ -56,15 +74,20 @@ impl Life {
             }
             _ => Scene::new(more, 3).await,
         };
+        if self.is_several() {
+            let mut node = (*scene.nodes[1]).clone();
+            node.labels = [("pool", "b")].into_iter().collect();
+            scene.nodes[1] = node.into();
+        }
         let all = scene.nodes.clone();
         scene.nodes.truncate(2);
         scene.bed.cluster.set_nodes(all.clone());
         rule_of_users(&scene);
-        scene.service("web", self.annotations(), port(80));
-        // One private link only: the order of two decides on their addresses.
-        let other: Vec<(&str, &str)> = self.annotations().iter().copied().filter(|key| *key != LINK).collect();
-        scene.service("api", &other, port(90));
+        let second = if self == Move { CLUSTER } else { "second" };
+        self.service(&mut scene, "web", CLUSTER, 80);
+        self.service(&mut scene, "api", second, 90);
         match self {
+            CreateSeveral | CreateLocal => {}
             Create | CreateOfMachines | CreateByAddress | CreateInternal | CreateLink => {}
             CreateDual => {
                 let spec = json!({"ports": port(80), "ipFamilies": ["IPv4", "IPv6"]});
@@ -79,6 +102,12 @@ impl Life {
                 scene.nodes = all[1..].to_vec();
             }
             ChangeNodes => scene.nodes = all[1..].to_vec(),
+            Move | MoveLocal => self.service(&mut scene, "web", "second", 80),
+            Exchange => {
+                self.service(&mut scene, "web", "second", 80);
+                self.service(&mut scene, "api", CLUSTER, 90);
+            }
+            ChangeLocal => scene.nodes = all[1..].to_vec(),
             ToInternal => scene.service("web", &[INTERNAL], port(80)),
             ToExternal => scene.service("web", &[], port(80)),
             WithoutLink => scene.service("web", &[INTERNAL, ("azure-pls-create", "false")], port(80)),
@@ -87,10 +116,42 @@ impl Life {
         Work { services: scene.services.clone(), scene }
     }
 
+    /// Whether the Services are on several load balancers.
+    fn is_several(self) -> bool {
+        use Life::*;
+        matches!(self, CreateSeveral | Move | Exchange | DeleteSeveral) || self.is_local()
+    }
+
+    /// Whether the Services have pools of their own.
+    fn is_local(self) -> bool {
+        use Life::*;
+        matches!(self, CreateLocal | ChangeLocal | MoveLocal | DeleteLocal)
+    }
+
+    /// Adds or changes a Service. `place`: its load balancer, where there are several.
+    fn service(self, scene: &mut Scene, name: &str, place: &'static str, number: u16) {
+        // One private link only: the order of two decides on their addresses.
+        let has_link = name == "web";
+        let mut annotations: Vec<_> =
+            self.annotations().iter().copied().filter(|key| has_link || *key != LINK).collect();
+        annotations.extend(self.is_several().then(|| on(place)));
+        let mut spec = json!({"ports": port(number)});
+        if self.is_local() {
+            spec["externalTrafficPolicy"] = json!("Local");
+            spec["healthCheckNodePort"] = json!(32000 + number);
+        }
+        scene.spec(name, &annotations, spec);
+    }
+
     fn action(self) -> ServiceAction {
         match self {
-            Self::ChangeNodes => ServiceAction::UpdateHosts,
-            Self::Delete | Self::DeleteOfMachines | Self::DeleteByAddress | Self::DeleteLink => ServiceAction::Delete,
+            Self::ChangeNodes | Self::ChangeLocal => ServiceAction::UpdateHosts,
+            Self::Delete
+            | Self::DeleteOfMachines
+            | Self::DeleteByAddress
+            | Self::DeleteLink
+            | Self::DeleteSeveral
+            | Self::DeleteLocal => ServiceAction::Delete,
             _ => ServiceAction::Ensure,
         }
     }
@@ -175,6 +236,8 @@ lives!(
     a_change_to_internal_survives_any_death ToInternal 4,
     a_deletion_with_a_scale_set_survives_any_death Delete 7,
     a_deletion_of_a_private_link_survives_any_death DeleteLink 2,
+    a_move_to_another_load_balancer_survives_any_death Move 2,
+    a_creation_of_local_services_on_several_load_balancers_survives_any_death CreateLocal 7,
 );
 
 mod long_lane {
@@ -190,5 +253,11 @@ mod long_lane {
         the_end_of_a_private_link_survives_any_death WithoutLink 1,
         a_deletion_with_machines_survives_any_death DeleteOfMachines 4,
         a_deletion_with_addresses_survives_any_death DeleteByAddress 4,
+        a_creation_on_several_load_balancers_survives_any_death CreateSeveral 5,
+        an_exchange_of_load_balancers_survives_any_death Exchange 4,
+        a_deletion_from_several_load_balancers_survives_any_death DeleteSeveral 4,
+        a_change_of_nodes_of_local_services_survives_any_death ChangeLocal 2,
+        a_move_of_a_local_service_survives_any_death MoveLocal 2,
+        a_deletion_of_local_services_survives_any_death DeleteLocal 4,
     );
 }

@@ -254,12 +254,12 @@ async fn a_service_of_two_families_has_an_address_a_pool_and_rules_of_each() {
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 
-fn on(name: &'static str) -> (&'static str, &'static str) {
+pub(super) fn on(name: &'static str) -> (&'static str, &'static str) {
     ("azure-load-balancer-configurations", name)
 }
 
 /// The frontends of a load balancer that are those of a Service.
-fn frontends(scene: &Scene, balancer: &str, service: &str) -> usize {
+pub(super) fn frontends(scene: &Scene, balancer: &str, service: &str) -> usize {
     let base = scene.services[service].default_load_balancer_name();
     let all = items(&scene.object("loadBalancers", balancer), "frontendIPConfigurations");
     all.iter().filter(|it| it["name"].as_str().unwrap().starts_with(&base)).count()
