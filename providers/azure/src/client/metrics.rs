@@ -76,10 +76,14 @@ static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_azure_api", "Azure");
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
     let requests = "Every operation has its `request`; a write and its wait are counted apart.\n\
-Of the work on a Service or route, `cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`,\n\
-`services_ensure_loadbalancer_deleted`, `routes_create_route` and `routes_delete_route`, not its parts, which Services\n\
-share here: `services_vmss_*`, `services_vmssflex_*`, `services_vmas_*`, `services_ensure_privatelinkservice*`,\n\
-`services_migrate_to_*` and `services_local_update_backend_pool`.";
+`cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`, `services_ensure_loadbalancer_deleted`,\n\
+`routes_create_route` and `routes_delete_route` for the work on each Service and route, and `services_ensure_privatelinkservice`,\n\
+`services_ensure_privatelinkservice_deleted`, `services_local_update_backend_pool` and `services_migrate_to_ip_based_backend_pool` for\n\
+writes: where nothing is written, they count nothing.\n\
+\n\
+Not here: `services_vmss_*`, `services_vmssflex_*` and `services_vmas_*`, because one write of a machine is for all Services;\n\
+`services_migrate_to_nic_based_backend_pool`, because nothing is migrated that way; `difftracker_engine_*`, `services_InitializeFromCluster` and\n\
+`locations_*` of the service gateway, which is not supported; and `node_ipam_controller_rate_limiter_use`, which the Go program never sets.";
     CALLS.page("azure", requests, Metrics::DEFS.iter().copied())
 }
 

@@ -17,6 +17,7 @@ use ccm_provider::{
     ServiceAction, ServiceWork,
 };
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 pub(crate) mod balancer;
 pub(crate) mod claim;
@@ -37,6 +38,7 @@ mod repair;
 mod rests;
 mod shares;
 pub(crate) mod tags;
+mod timed;
 mod waiting;
 pub(crate) mod wanted;
 mod write;
@@ -52,6 +54,7 @@ use plan::address::{AddressChange, AddressEdit};
 use plan::step::{Made, Write};
 use repair::Repairs;
 use rests::needed_now;
+use timed::{Ended, Timed};
 use waiting::Waiting;
 use wanted::{Item, Wanted, hosts};
 use write::{Ongoing, Writer};
@@ -81,14 +84,15 @@ struct Cloud {
     ongoing: Ongoing,
     waiting: Waiting,
     repairs: Repairs,
+    timed: Timed,
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, cluster: Cluster, zones: Zones, env: Env) -> Self {
         let reads = Reads::new(client.clone(), cluster.clone(), zones);
         let (events, waiting) = (Events::new(cluster), Waiting::new(client.clone()));
-        let (ongoing, repairs) = Default::default();
-        let cloud = Cloud { client, reads, events, ongoing, waiting, repairs };
+        let (ongoing, repairs, timed) = Default::default();
+        let cloud = Cloud { client, reads, events, ongoing, waiting, repairs, timed };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -103,6 +107,13 @@ impl Balancers {
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
         self.cloud.as_ref().ok_or_else(|| no_cloud("Azure"))
+    }
+
+    /// Records work that has ended.
+    fn count(&self, ended: Option<Ended>) {
+        let (Some(cloud), Some((request, succeeded, took))) = (&self.cloud, ended) else { return };
+        let place = Place { group: &self.env.group, subscription: &self.env.subscription };
+        cloud.client.metrics().reconciled(request, place, succeeded, took);
     }
 
     fn writer(&self) -> Result<Writer<'_>, ProviderError> {
@@ -203,14 +214,19 @@ impl BalancerCloud for Balancers {
 
     async fn write(&self, step: &Step<Write>, made: &Made, _: &Scope) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
+        let began = Instant::now();
         let written = self.writer()?.apply(&step.write, made).await;
-        self.cloud()?.events.pool_written(&step.write, &written);
+        let cloud = self.cloud()?;
+        self.count(cloud.timed.written(&step.write, began, &written));
+        cloud.events.pool_written(&step.write, &written);
         written
     }
 
     async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let progress = self.writer()?.poll(operation).await;
-        self.cloud()?.events.pool_polled(&operation.name, &progress);
+        let cloud = self.cloud()?;
+        self.count(cloud.timed.polled(&operation.name, &progress));
+        cloud.events.pool_polled(&operation.name, &progress);
         progress
     }
 
@@ -232,14 +248,12 @@ impl BalancerCloud for Balancers {
     }
 
     fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {
-        let Some(cloud) = &self.cloud else { return };
         let request = match action {
             ServiceAction::Ensure => "services_ensure_loadbalancer",
             ServiceAction::UpdateHosts => "services_update_loadbalancer",
             ServiceAction::Delete => "services_ensure_loadbalancer_deleted",
         };
-        let place = Place { group: &self.env.group, subscription: &self.env.subscription };
-        cloud.client.metrics().reconciled(request, place, succeeded, took);
+        self.count(Some((request, succeeded, took)));
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {

@@ -136,3 +136,37 @@ async fn a_load_balancer_that_shows_success_at_once_is_waited_for() {
     scene.ensure(&["web"]).await;
     scene.bed.is_clean();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_on_services_and_on_their_parts_has_the_metrics_of_the_go_program() {
+    const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+    let mut scene = Scene::new(several::SEVERAL, 2).await;
+    let local = json!({"ports": port(80), "externalTrafficPolicy": "Local", "healthCheckNodePort": 32080});
+    scene.spec("web", &[], local);
+    scene.service("inner", &[INTERNAL, ("azure-pls-create", "true")], port(81));
+    scene.ensure(&["web", "inner"]).await;
+    scene.service("inner", &[INTERNAL, ("azure-pls-create", "false")], port(81));
+    scene.ensure(&["inner"]).await;
+    scene.nodes.truncate(1);
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    scene.delete(&["web", "inner"]).await;
+    let metrics = scene.provider.metrics().unwrap();
+    let count = |request| {
+        let labels = [("request", request), ("resource_group", "rg"), ("subscription_id", "sub"), ("source", "")];
+        let failed = metrics.value("cloudprovider_azure_op_failure_count", &labels);
+        assert_eq!(failed, None, "{request}");
+        metrics.value("cloudprovider_azure_op_duration_seconds", &labels)
+    };
+    for request in [
+        "services_ensure_privatelinkservice",
+        "services_ensure_privatelinkservice_deleted",
+        "services_local_update_backend_pool",
+    ] {
+        assert_eq!(count(request), Some(1.0), "{request}");
+    }
+    for request in
+        ["services_ensure_loadbalancer", "services_update_loadbalancer", "services_ensure_loadbalancer_deleted"]
+    {
+        assert!(count(request) >= Some(1.0), "{request}");
+    }
+}
