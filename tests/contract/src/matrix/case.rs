@@ -379,7 +379,10 @@ impl Run<'_> {
 
     async fn foreign(&mut self) {
         let contents = self.life.contents().await;
-        let lost: Vec<&String> = self.start.difference(&contents).collect();
+        let plain = |lines: &BTreeSet<String>| -> BTreeSet<String> {
+            lines.iter().map(|line| self.cloud.of_others(line)).collect()
+        };
+        let lost = &plain(&self.start) - &plain(&contents);
         self.found.holds(Check::Foreign, lost.is_empty(), || format!("lost {lost:?}"));
     }
 

@@ -107,6 +107,11 @@ pub trait MatrixCloud: Send + Sync {
         line
     }
 
+    /// A line about an object of others without what a failed write of an object that they share leaves for some time.
+    fn of_others(&self, line: &str) -> String {
+        line.to_owned()
+    }
+
     /// A call without parameters that differ each time.
     fn plain_call(&self, call: &Call) -> String {
         call.text.clone()
