@@ -220,7 +220,7 @@ async fn release(
         AddressEdit { place: 0, key: key.clone(), family: Family::V4, kind }
     };
     let edits = claim.marks.iter().map(edit).collect();
-    let change = AddressChange { id, cluster: cluster.to_owned(), zones: Vec::new(), before, edits };
+    let change = AddressChange { id, cluster: cluster.to_owned(), zones: Vec::new(), before, edits, replaced_by: None };
     write(balancers, Write::Address(change), orphan, Kind::Release).await
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod balancer;
 pub(crate) mod claim;
 pub(crate) mod env;
 mod events;
+mod explained;
 mod guard;
 pub(crate) mod json;
 mod known;

@@ -206,6 +206,7 @@ impl Reads {
             base.public_ips = Some(public_ips.clone());
         }
         let security_group = base.security_group.clone().flatten();
+        let (refused, kept) = self.refused.of(wanted);
         let is_late = self.is_late(env, &balancers, &public_ips, security_group.as_ref());
         Ok(Observed {
             public_ips,
@@ -213,7 +214,8 @@ impl Reads {
             zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
             cluster: self.facts(&balancers),
             balancers,
-            refused: self.refused.of(wanted),
+            refused,
+            kept,
             refused_rules: self.refused.of_rules(wanted),
             failed_members: self.failed_members.lock().clone(),
             most_rules: self.refused.most_rules(),

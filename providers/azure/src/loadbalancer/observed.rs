@@ -36,6 +36,15 @@ impl<T> Seen<T> {
     }
 }
 
+/// What a Service keeps while the cloud refuses a change for which it has given that up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kept {
+    /// Its place on this one of several load balancers, without the end of internal ones.
+    Place(String),
+    /// Its public IP addresses, with their IP tags.
+    Addresses,
+}
+
 /// The objects that were read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
@@ -55,6 +64,9 @@ pub(crate) struct Observed {
     pub(crate) cluster: Option<Facts>,
     /// Services whose part of a shared object the cloud refuses, by key.
     pub(crate) refused: BTreeMap<String, ProviderError>,
+    /// What some of these keep.
+    #[serde(default)]
+    pub(crate) kept: BTreeMap<String, Kept>,
     /// The same of security rules.
     #[serde(default)]
     pub(crate) refused_rules: BTreeMap<String, ProviderError>,

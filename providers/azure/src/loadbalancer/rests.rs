@@ -175,7 +175,14 @@ mod tests {
         let address = |before: Value, kind: EditKind, name: &str| {
             let edits = vec![AddressEdit { place: 0, key: "default/web".to_owned(), family: Family::V4, kind }];
             let cluster = String::new();
-            needed(Write::Address(AddressChange { id: id(name), cluster, zones: Vec::new(), before, edits }))
+            needed(Write::Address(AddressChange {
+                id: id(name),
+                cluster,
+                zones: Vec::new(),
+                before,
+                edits,
+                replaced_by: None,
+            }))
         };
         let uses = || EditKind::Use { settings: PublicIp::default(), is_users: false, binds: true };
         assert_eq!(address(json!({"etag": "a"}), uses(), "young"), Parts::PUBLIC_IPS);

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::balancer::{self, BalancerChange, Edit};
 use super::env::{Env, PUBLIC_IPS};
+use super::explained::{address_stays, approves_unseen, explained, is_final, object, with_annotation};
 use super::json;
 use super::known::LATE;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
@@ -220,16 +221,28 @@ impl Writer<'_> {
 
     /// A change of the load balancer as it is now: this plan has written it before.
     async fn current(&self, change: &BalancerChange) -> Result<BalancerChange, ProviderError> {
-        let text = || format!("somebody has deleted the load balancer {}", change.name);
-        let read = self.client.get(LB_GET, &change.id).await?;
-        let before = read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?;
+        let before = self.present(LB_GET, &change.id).await?;
         Ok(BalancerChange { before, ..change.clone() })
+    }
+
+    /// Reads an object for a write. A refusal of that is none of the write, which the engine would not send for long.
+    async fn read(&self, get: client::operation::Operation, id: &ArmId) -> Result<Option<Value>, ProviderError> {
+        self.client.get(get, id).await.map_err(|error| match ProviderError::from(error) {
+            error if is_final(&error) => ProviderError::new(ErrorClass::Transient { after: None }, error.to_string()),
+            error => error,
+        })
+    }
+
+    /// An object as it is now.
+    async fn present(&self, get: client::operation::Operation, id: &ArmId) -> Result<Value, ProviderError> {
+        let text = || format!("somebody has deleted {}", object(id));
+        self.read(get, id).await?.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))
     }
 
     /// Looks once more for a load balancer that the list did not show: lists may be late, and a PUT would replace it with
     /// the rules of all other Services.
     async fn is_absent(&self, id: &ArmId) -> Result<(), ProviderError> {
-        match self.client.get(LB_GET, id).await? {
+        match self.read(LB_GET, id).await? {
             None => Ok(()),
             Some(_) => {
                 self.reads.known.forget(Duration::ZERO);
@@ -310,7 +323,7 @@ impl Writer<'_> {
                 if self.repaired(write, &error.message).await {
                     return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
                 }
-                Err(self.explained(Shares::of(write), error.into()))
+                Err(explained(&self.reads.refused, &request.id, Shares::of(write), error.into()))
             }
         }
     }
@@ -350,9 +363,7 @@ impl Writer<'_> {
         before: &mut Value,
     ) -> Result<(), ProviderError> {
         if pools.is_second && !pools.remove.is_empty() {
-            let text = || format!("somebody has deleted {}", id.name());
-            let read = self.client.get(get, id).await?;
-            *before = read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?;
+            *before = self.present(get, id).await?;
         }
         Ok(())
     }
@@ -387,7 +398,7 @@ impl Writer<'_> {
         // After the load balancer was written, the ETag of its addresses is another one. Deletions have no guard.
         let is_late = !change.is_used() && change.after(self.env, &change.before) != Outcome::Delete;
         let now = match is_late {
-            true => self.client.get(PUBLIC_IP_GET, &change.id).await?.unwrap_or(Value::Null),
+            true => self.read(PUBLIC_IP_GET, &change.id).await?.unwrap_or(Value::Null),
             false => change.before.clone(),
         };
         let request = match change.after(self.env, &now) {
@@ -396,6 +407,7 @@ impl Writer<'_> {
             Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
         };
         self.send(&request, &Write::Address(change.clone()), made).await.map_err(|error| {
+            address_stays(&self.reads.refused, change, &error);
             let group = (change.id.group() != self.env.group).then_some((keys::LB_GROUP.row.key, change.id.group()));
             with_annotation(error, change.prefixes().chain(group))
         })
@@ -407,11 +419,7 @@ impl Writer<'_> {
         if change.is_second {
             change.before = match self.reads.recent.seen(&change.id) {
                 Some(group) => group,
-                None => {
-                    let text = || format!("somebody has deleted the security group {}", change.id.name());
-                    let read = self.client.get(NSG_GET, &change.id).await?;
-                    read.ok_or_else(|| ProviderError::new(ErrorClass::Conflict, text()))?
-                }
+                None => self.present(NSG_GET, &change.id).await?,
             };
         }
         let change = &change;
@@ -462,7 +470,7 @@ impl Writer<'_> {
                 self.reads.recent.forget(&pending.id);
                 self.reads.known.forget(LATE);
                 let shares = change.as_ref().map_or(Shares::Balancer(&[]), |change| change.shares());
-                Progress::Failed(self.explained(shares, error.into()))
+                Progress::Failed(explained(&self.reads.refused, &pending.id, shares, error.into()))
             }
         })
     }
@@ -556,7 +564,7 @@ impl Writer<'_> {
         for id in balancers {
             let balancer = match self.reads.recent.seen(&id) {
                 Some(balancer) => balancer,
-                None => self.client.get(LB_GET, &id).await?.unwrap_or(Value::Null),
+                None => self.read(LB_GET, &id).await?.unwrap_or(Value::Null),
             };
             for frontend in json::items(&balancer, "frontendIPConfigurations") {
                 let ip = parse_ip(json::property(frontend, "privateIPAddress"));
@@ -566,63 +574,8 @@ impl Writer<'_> {
         made.lock().addresses.extend(found.into_iter().filter_map(|(id, ip)| Some((id, ip?))));
         Ok(())
     }
-
-    /// What the failure of a write of a shared object means: if the error names objects of some of the Services, these are
-    /// left out, and the engine plans again.
-    fn explained(&self, shares: Shares<'_>, error: ProviderError) -> ProviderError {
-        if !matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict) {
-            return error;
-        }
-        let text = error.to_string();
-        let error = match shares.quoted(&text.to_lowercase()) {
-            Some(annotation) => error.wrap(annotation),
-            None => error,
-        };
-        // The surplus fails alone when it is planned with the limit.
-        if matches!(shares, Shares::Balancer(edits) if !edits.is_empty()) && self.reads.refused.learn(&text) {
-            return ProviderError::new(ErrorClass::Conflict, text);
-        }
-        // The engine would not send it again for long.
-        let passing = |error: ProviderError| match shares.has_cut_off() && error.class() != ErrorClass::Conflict {
-            true => ProviderError::new(ErrorClass::Transient { after: None }, text.clone()),
-            false => error,
-        };
-        let (named, count) = (shares.named(&text), shares.len());
-        if named.is_empty() || named.len() == count && count > 1 {
-            return passing(error);
-        }
-        for one in &named {
-            shares.note(&self.reads.refused, *one, error.clone());
-        }
-        match named.len() < count {
-            true => ProviderError::new(ErrorClass::Conflict, text),
-            false => passing(error),
-        }
-    }
-}
-
-/// A subscription whose connections a private link service approves, and to which it is not visible: Azure refuses that.
-fn approves_unseen(link: &Value) -> Option<&str> {
-    let subscriptions =
-        |part| json::list(link, &["properties", part, "subscriptions"]).iter().filter_map(Value::as_str);
-    let sees = |one: &str| subscriptions("visibility").any(|seen| seen == "*" || json::same(seen, one));
-    subscriptions("autoApproval").find(|one| !sees(one))
-}
-
-/// The error with the first of these annotations whose value it quotes. The name of a group is part of all IDs.
-fn with_annotation<'a>(
-    error: ProviderError,
-    mut given: impl Iterator<Item = (&'static str, &'a str)>,
-) -> ProviderError {
-    let text = error.to_string();
-    let is_quoted = |value: &str| text.contains(&format!("'{value}'")) || value.contains('/') && text.contains(value);
-    match given.find(|(_, value)| is_quoted(value)) {
-        Some((key, value)) => error.wrap(format!("{key} {value:?}; correct it, or create what it names")),
-        None => error,
-    }
 }
 
 fn operation(pending: &Pending) -> Operation {
-    let text = format!("changing {} {}", pending.id.kind().rsplit('/').next().unwrap_or_default(), pending.id.name());
-    Operation { name: pending.to_string(), text }
+    Operation { name: pending.to_string(), text: format!("changing {}", object(&pending.id)) }
 }

@@ -19,6 +19,8 @@ pub(crate) struct AddressChange {
     /// As it was read; null if it does not exist.
     pub(crate) before: Value,
     pub(crate) edits: Vec<AddressEdit>,
+    /// The fingerprint of its Service, if this replaces it by one with other IP tags.
+    pub(crate) replaced_by: Option<u64>,
 }
 
 /// The part of one Service.
@@ -36,6 +38,8 @@ pub(crate) struct AddressEdit {
 pub(crate) enum EditKind {
     /// Uses it. `is_users`: users made it, and it gets no tags.
     Use { settings: PublicIp, is_users: bool, binds: bool },
+    /// Has it written as it is: whether that is allowed.
+    Rewrite,
     /// Does not use it any more. `stays`: something else of the load balancer does.
     Release { stays: bool },
 }
@@ -55,7 +59,7 @@ impl AddressChange {
 
     /// Whether a Service needs the change before its load balancer is changed.
     pub(crate) fn is_used(&self) -> bool {
-        self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. }))
+        self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. } | EditKind::Rewrite))
     }
 
     /// The prefixes that a new address is from: keys and IDs.
@@ -64,7 +68,7 @@ impl AddressChange {
             EditKind::Use { settings, .. } => {
                 settings.prefixes.get(&edit.family).map(|given| (given.key, &*given.text))
             }
-            EditKind::Release { .. } => None,
+            EditKind::Rewrite | EditKind::Release { .. } => None,
         })
     }
 
@@ -79,14 +83,16 @@ impl AddressChange {
                     }
                     edit.use_it(env, &mut after, settings, *is_users, *binds);
                 }
+                EditKind::Rewrite => {}
                 EditKind::Release { .. } if after.is_null() => {}
                 EditKind::Release { .. } => edit.release(&mut after),
             }
         }
         let has_users = !tags::services(tags::get(&after, &tags::SERVICE)).is_empty();
+        let is_rewritten = self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Rewrite));
         let stays = self.edits.iter().all(|edit| matches!(edit.kind, EditKind::Release { stays: true }));
         match () {
-            () if after == *now => Outcome::Same,
+            () if after == *now && (now.is_null() || !is_rewritten) => Outcome::Same,
             () if !self.is_used() && !has_users && !stays => Outcome::Delete,
             () => Outcome::Put(after),
         }
@@ -239,7 +245,8 @@ mod tests {
     fn after(env: &Env, before: &Value, edits: Vec<AddressEdit>) -> Outcome {
         let id = env.public_ip_id("g", "ip");
         let zones = vec!["1".to_owned(), "2".to_owned()];
-        let change = AddressChange { id, cluster: "kubernetes".into(), zones, before: before.clone(), edits };
+        let change =
+            AddressChange { id, cluster: "kubernetes".into(), zones, before: before.clone(), edits, replaced_by: None };
         change.after(env, before)
     }
 

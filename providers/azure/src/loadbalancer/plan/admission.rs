@@ -228,7 +228,7 @@ impl Planner<'_> {
             let is_second = !others.is_empty();
             let write = SecurityChange { id: id.clone(), before: group.clone(), parts, keep, is_second };
             let step = Step::new(Write::Security(write), summary, Items::Some(places.clone()), part);
-            self.steps.push(step.after(others.clone()).needs(needs).stage(stage));
+            self.steps.push(step.after(others.clone()).needs(needs).shared(true).stage(stage));
             others.extend(places);
         }
     }

@@ -25,7 +25,11 @@ impl<'a> Planner<'a> {
         let Some((item, settings)) = self.whole(place) else { return };
         self.failed.remove(&place);
         self.waits.remove(&place);
-        let result = match self.observed.refused.get(&item.key) {
+        let mut refusal = self.observed.refused.get(&item.key);
+        if self.observed.kept.contains_key(&item.key) {
+            self.without.extend(refusal.take().map(|refusal| (place, refusal.clone())));
+        }
+        let result = match refusal {
             Some(refusal) => {
                 // A failed write may have left what it could not make.
                 if item.published.is_empty() {

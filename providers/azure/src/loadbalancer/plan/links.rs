@@ -270,7 +270,7 @@ impl Planner<'_> {
     /// Deletes the private link service that a Service does not ask for any more, unless somebody is connected to it.
     pub(super) fn drop_unused_link(&mut self, place: usize, item: &Item, frontend: ArmId) {
         if let Some(error) = self.unread_links(item) {
-            self.without_link.insert(place, error);
+            self.without.insert(place, error);
             return;
         }
         let link = self.link_of(&frontend).filter(|link| same(json::text(link, &["tags", tags::OWNER]), &item.key));

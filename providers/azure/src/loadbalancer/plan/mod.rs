@@ -77,8 +77,8 @@ pub(super) struct Planner<'a> {
     waits: BTreeMap<usize, usize>,
     /// The Services that have given up what others wait for, before they get what they ask for.
     gave: BTreeSet<usize>,
-    /// The Services that have everything but their private link service.
-    without_link: BTreeMap<usize, ProviderError>,
+    /// What Services lack that have everything else: a private link service, or a change that is refused.
+    without: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
 }
@@ -106,8 +106,8 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
     planner.tie();
     planner.last_members();
     planner.outbound_warnings();
-    let Planner { mut steps, findings, mut failed, without_link, .. } = planner;
-    for (place, error) in without_link {
+    let Planner { mut steps, findings, mut failed, without, .. } = planner;
+    for (place, error) in without {
         failed.entry(place).or_insert(error);
     }
     steps.sort_by_key(|step| step.stage);
@@ -150,7 +150,7 @@ impl<'a> Planner<'a> {
             failed: BTreeMap::new(),
             waits: BTreeMap::new(),
             gave: BTreeSet::new(),
-            without_link: BTreeMap::new(),
+            without: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
         }

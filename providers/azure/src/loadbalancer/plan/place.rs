@@ -14,7 +14,7 @@ use super::super::json::{self, same};
 use super::super::machines::Machine;
 use super::super::members::scheme_of;
 use super::super::names;
-use super::super::observed::Observed;
+use super::super::observed::{Kept, Observed};
 use super::super::wanted::hosts::Host;
 use super::super::wanted::{Item, refused};
 use super::{Planner, is_pair};
@@ -43,6 +43,9 @@ impl Planner<'_> {
         let several = &self.env.several;
         if several.is_empty() {
             return Ok(self.env.balancer(&self.wanted.cluster).to_owned());
+        }
+        if let Some(Kept::Place(name)) = self.observed.kept.get(&item.key) {
+            return Ok(name.clone());
         }
         if !several.iter().any(|one| same(&one.name, &self.wanted.cluster)) {
             let text = format!("{KEY} has no entry with the name of the cluster, {:?}; add one", self.wanted.cluster);

@@ -1,13 +1,17 @@
 //! Addresses whose IP tags change: Azure sets these on new addresses only. Pure.
 
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_kit::balancer::{Kind, Part};
+use ccm_provider::{ErrorClass, ProviderError, Risk, Verb};
 
 use super::super::claim;
 use super::super::json::{self, same};
 use super::super::names::Family;
+use super::super::observed::Kept;
 use super::super::tags;
 use super::super::wanted::{Item, refused};
-use super::Planner;
+use super::address::{AddressChange, AddressEdit, EditKind};
+use super::step::Write;
+use super::{ADDRESSES, Planner, summary};
 use crate::annotations as keys;
 use crate::client::id::ArmId;
 
@@ -24,6 +28,9 @@ impl Planner<'_> {
         addresses: &[(Family, ArmId)],
     ) -> Result<(), ProviderError> {
         let Some(wanted) = item.fixed_ip_tags(self.env) else { return Ok(()) };
+        if self.observed.kept.get(&item.key) == Some(&Kept::Addresses) {
+            return Ok(());
+        }
         let own = |id: &ArmId| self.index.ip(id.as_str()).filter(|ip| !self.is_users(ip));
         let lacks = |(_, id): &(Family, ArmId)| own(id).is_some_and(|ip| item.wants_other_ip_tags(self.env, ip));
         let (former, kept): (Vec<_>, Vec<_>) = addresses.iter().cloned().partition(lacks);
@@ -50,8 +57,26 @@ impl Planner<'_> {
         self.check_lost_links(item, None, &[])?;
         self.leave(place, item, None);
         self.release_addresses(place, item, &kept);
+        for (family, id) in &former {
+            self.try_first(place, item, *family, id);
+        }
         let text = format!("{key}: the public IP address {} has other IP tags and is replaced", first.name());
         Err(ProviderError::new(ErrorClass::Conflict, text))
+    }
+
+    /// Before an address is off its frontend, it is written as it is: without the right to write it, nothing would replace it.
+    fn try_first(&mut self, place: usize, item: &Item, family: Family, id: &ArmId) {
+        let replaced_by = Some(item.fingerprint);
+        if let Some(release) = self.addresses.get_mut(id) {
+            release.replaced_by = replaced_by;
+        }
+        let edits = vec![AddressEdit { place, key: item.key.clone(), family, kind: EditKind::Rewrite }];
+        let change = AddressChange { replaced_by, edits, ..self.new_address_change(id) };
+        let text = "it is written as it is, to find out whether one with other IP tags may follow";
+        let summary = summary(Verb::Update, "PublicIPAddress", id, text, Risk::None);
+        self.push(Write::Address(change), summary, [place].into(), Part::new(Kind::Frame), ADDRESSES);
+        let edits = self.balancers.values_mut().flat_map(|(change, _)| &mut change.edits);
+        edits.filter(|edit| edit.place == place).for_each(|edit| edit.needs.push(id.clone()));
     }
 
     /// Why an address is not to be deleted for new IP tags.

@@ -76,7 +76,7 @@ impl Planner<'_> {
             (Some(link), Some(frontend)) => {
                 // The load balancer serves without it.
                 if let Err(error) = self.link(place, item, link, &frontend) {
-                    self.without_link.insert(place, error);
+                    self.without.insert(place, error);
                 }
             }
             (None, Some(frontend)) if item.may_have_link => self.drop_unused_link(place, item, frontend),
@@ -568,6 +568,7 @@ impl Planner<'_> {
             zones: self.observed.zones.clone(),
             before: self.index.ip(id.as_str()).cloned().unwrap_or(Value::Null),
             edits: Vec::new(),
+            replaced_by: None,
         }
     }
 }

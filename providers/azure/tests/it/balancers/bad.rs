@@ -292,6 +292,35 @@ async fn a_policy_or_a_lock_is_named_with_its_remedy() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_of_the_security_group_that_names_no_service_names_the_group_and_is_sent_again() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let names = ["web", "api"];
+    names.iter().zip(80..).for_each(|(name, number)| scene.service(name, &[], port(number)));
+    let fault = Fault::Code { status: 400, code: "BadRules".to_owned(), message: "no".to_owned() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "networkSecurityGroups.put"));
+    let answers = scene.call(&names, ServiceAction::Ensure).await;
+    let failed = errors(&names, &answers);
+    let says =
+        |error: &String| ["networkSecurityGroups nsg", "BadRules: no", "correct"].iter().all(|it| error.contains(it));
+    assert!(failed.len() == 2 && failed.values().all(says), "{failed:?}");
+    scene.bed.cloud.faults(Faults::clear);
+    scene.ensure(&names).await;
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_read_before_a_write_is_no_refusal_of_the_write() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    let fault = Fault::Code { status: 400, code: "InvalidRequestFormat".to_owned(), message: "no".to_owned() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "loadBalancers.get").window(0, 1));
+    let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+    assert!(error.contains("Microsoft.Network/loadBalancers/read"), "{error}");
+    scene.ensure(&["web"]).await;
+    scene.bed.is_clean();
+}
+
 /// Changes and deletes a Service while a read has no usable answer.
 async fn unanswered(fault: Fault, reads: &str) {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;

@@ -29,6 +29,7 @@ mod recorded;
 mod replaced;
 mod serving;
 mod several;
+mod stays;
 
 /// The pools hold addresses of nodes.
 pub(crate) const BY_ADDRESS: &str = "loadBalancerBackendPoolConfigurationType: nodeIP\n";
