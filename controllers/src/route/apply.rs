@@ -18,8 +18,8 @@ use ccm_runtime::writer::{Network, NodePatch};
 use ccm_runtime::{GateError, Leadership};
 use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::stream::{self, FuturesUnordered};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use ipnet::IpNet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -34,7 +34,9 @@ pub(super) const CREATE_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADL
 /// Attempts of a creation that meets a conflict, and the pause before the first repetition.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// Conditions written at once.
+/// The time for which ranges are gathered whose routes are created in one call.
+const GATHER: Duration = Duration::from_secs(1);
+/// Conditions written, and creations called, at once.
 const IN_FLIGHT: usize = 32;
 
 /// The writes of one reconcile.
@@ -53,6 +55,14 @@ pub(super) struct Written {
     pub(super) lacking: usize,
     /// Conditions that could not be written.
     pub(super) conditions: usize,
+}
+
+/// The error while this number of ranges is busy.
+pub(super) fn still_written(ranges: usize) -> String {
+    match ranges {
+        1 => "1 route is still being written".to_owned(),
+        _ => format!("{ranges} routes are still being written"),
+    }
 }
 
 /// Carries out writes. Ends when no new work may begin, and the last of them has ended.
@@ -112,7 +122,7 @@ impl Drop for Marked {
 }
 
 /// The routes that each node still waits for.
-struct Open {
+pub(super) struct Open {
     routes: BTreeMap<NodeName, usize>,
     lacking: BTreeSet<NodeName>,
     /// Receives each node whose last route is answered, and whether it has all.
@@ -120,7 +130,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(changes: &Changes, ended: mpsc::UnboundedSender<(NodeName, bool)>) -> Self {
+    pub(super) fn new(changes: &Changes, ended: mpsc::UnboundedSender<(NodeName, bool)>) -> Self {
         let mut routes: BTreeMap<NodeName, usize> = BTreeMap::new();
         // Others wait for routes that are still being written.
         for new in changes.create.iter().filter(|new| changes.nodes.contains_key(&target(new))) {
@@ -133,7 +143,7 @@ impl Open {
         open
     }
 
-    fn answered(&mut self, node: NodeName, is_good: bool) {
+    pub(super) fn answered(&mut self, node: NodeName, is_good: bool) {
         if !is_good {
             self.lacking.insert(node.clone());
         }
@@ -180,6 +190,18 @@ async fn each<R>(
     Ok(())
 }
 
+/// The ranges that are free, with those that follow within a second: a call for each would read the table for each.
+async fn next_free(free: &mut mpsc::UnboundedReceiver<IpNet>) -> Option<BTreeSet<IpNet>> {
+    let mut ranges = BTreeSet::from([free.next().await?]);
+    let others = async {
+        while let Some(range) = free.next().await {
+            ranges.insert(range);
+        }
+    };
+    let _ = tokio::time::timeout(GATHER, others).await;
+    Some(ranges)
+}
+
 fn target(new: &NewRoute) -> NodeName {
     new.route.target_node.clone().unwrap_or_default()
 }
@@ -200,7 +222,6 @@ impl RouteController {
         }
         changes.create.retain(|new| is_free(&new.route));
         changes.delete.retain(is_free);
-        changes.moving.retain(|range| !busy.contains_key(range));
         changes.nodes.retain(|node, _| !busy.values().flatten().any(|waits| waits == node));
         busy.len()
     }
@@ -222,7 +243,7 @@ impl RouteController {
             Ok(Ok(Ok(written))) => written.map_err(|closed| closed.to_string()),
             Ok(Ok(Err(panic))) => resume_unwind(panic),
             Ok(Err(_)) => Err(GateError::Ending.to_string()),
-            Err(_) => Err(format!("{} routes are still being written", self.busy().len())),
+            Err(_) => Err(still_written(self.busy().len())),
         }
     }
 
@@ -249,28 +270,23 @@ impl RouteController {
             .buffer_unordered(IN_FLIGHT)
             .filter(|good| std::future::ready(!good))
             .count();
-        let (freed, free) = oneshot::channel();
-        let create = async {
-            // All deletions have ended if the sender is gone.
-            let _ = free.await;
-            self.create(&changes.create, open, marked).await
-        };
+        let (freed, free) = mpsc::unbounded();
+        let create = self.create(changes, free, open, marked);
         let writes = async { futures::try_join!(self.delete(changes, marked, freed), create) };
         let (writes, conditions) = futures::join!(writes, conditions);
         let ((deleted, undeleted), (created, lacking)) = writes?;
         Ok(Written { changed: deleted || created, lacking: lacking + usize::from(undeleted), conditions })
     }
 
-    /// Returns whether a route was deleted, and whether one could not be deleted. `freed` gets a message, or is dropped,
-    /// when all ranges that are to be created again have an answer.
+    /// Returns whether a route was deleted, and whether one could not be deleted. `freed` gets each moving range when all
+    /// deletions of it are answered.
     async fn delete(
         &self,
         changes: &Changes,
         marked: &Marked,
-        freed: oneshot::Sender<()>,
+        freed: mpsc::UnboundedSender<IpNet>,
     ) -> Result<(bool, bool), GateError> {
         let mut moving = changes.moving.clone();
-        let mut freed = Some(freed).filter(|_| !moving.is_empty());
         let (mut deleted, mut undeleted) = (false, false);
         if changes.delete.is_empty() {
             return Ok((deleted, undeleted));
@@ -294,22 +310,52 @@ impl RouteController {
                     tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
                 }
             }
-            if let Some(range) = decide::destination(route) {
-                moving.remove(&range);
-            }
-            if moving.is_empty() {
-                freed.take();
+            if let Some(range) = decide::destination(route)
+                && let Some(left) = moving.get_mut(&range)
+            {
+                *left -= 1;
+                if *left == 0 {
+                    let _ = freed.unbounded_send(range);
+                }
             }
         })
         .await?;
         Ok((deleted, undeleted))
     }
 
-    /// Creates routes; those that met a conflict are tried again. Returns whether one was created, and the number of
-    /// nodes that lack one.
-    async fn create(&self, wanted: &[NewRoute], mut open: Open, marked: &Marked) -> Result<(bool, usize), GateError> {
+    /// Creates the routes whose ranges are free, and each other one as soon as its range is. Returns whether one was
+    /// created, and the number of nodes that lack one.
+    async fn create(
+        &self,
+        changes: &Changes,
+        free: mpsc::UnboundedReceiver<IpNet>,
+        open: Open,
+        marked: &Marked,
+    ) -> Result<(bool, usize), GateError> {
+        let is_moving =
+            |new: &NewRoute| decide::destination(&new.route).is_some_and(|it| changes.moving.contains_key(&it));
+        let (waiting, now) = changes.create.iter().cloned().partition(is_moving);
+        let later = stream::unfold((waiting, free), |(waiting, mut free): (Vec<NewRoute>, _)| async move {
+            let ranges = next_free(&mut free).await?;
+            let is_free = |new: &NewRoute| decide::destination(&new.route).is_some_and(|it| ranges.contains(&it));
+            let (routes, waiting) = waiting.into_iter().partition(is_free);
+            Some((routes, (waiting, free)))
+        });
+        let open = Mutex::new(open);
+        let calls = stream::once(async { now }).chain(later);
+        let calls = calls.map(|routes| self.create_all(routes, &open, marked)).buffer_unordered(IN_FLIGHT);
+        let created = calls.try_fold(false, async |before, created| Ok(before || created)).await?;
+        Ok((created, open.into_inner().lacking.len()))
+    }
+
+    /// Creates routes; those that met a conflict are tried again. Returns whether one was created.
+    async fn create_all(
+        &self,
+        mut todo: Vec<NewRoute>,
+        open: &Mutex<Open>,
+        marked: &Marked,
+    ) -> Result<bool, GateError> {
         let (began, mut created) = (Instant::now(), false);
-        let mut todo: Vec<NewRoute> = wanted.to_vec();
         for attempt in 1..=CONFLICT_TRIES {
             if todo.is_empty() {
                 break;
@@ -330,7 +376,7 @@ impl RouteController {
                     }
                     Err(error) => !self.creation_failed(new, &error, began.elapsed()),
                 };
-                open.answered(target(new), is_good);
+                open.lock().answered(target(new), is_good);
                 marked.answered(&new.route);
             })
             .await?;
@@ -339,7 +385,7 @@ impl RouteController {
                 tokio::time::sleep(CONFLICT_PAUSE * attempt).await;
             }
         }
-        Ok((created, open.lacking.len()))
+        Ok(created)
     }
 
     /// The scope of a call, and its early answers.

@@ -23,8 +23,9 @@ pub(super) struct Changes {
     pub(super) delete: Vec<Route>,
     /// Routes to create, each with its target node.
     pub(super) create: Vec<NewRoute>,
-    /// The destinations in both: clouds have one route for each, so their deletions must end before the first creation.
-    pub(super) moving: BTreeSet<IpNet>,
+    /// The destinations in both, with the number of deletions: clouds have one route for each, so a creation waits for
+    /// them.
+    pub(super) moving: BTreeMap<IpNet, usize>,
     /// Nodes with a listed route or a pod range, and the total number of routes that each needs.
     pub(super) nodes: BTreeMap<NodeName, usize>,
     /// Target nodes that are not known (any more), and whose routes are kept for now.
@@ -95,7 +96,9 @@ pub(super) fn plan(
         }
     }
     let given: BTreeSet<IpNet> = changes.create.iter().filter_map(|new| destination(&new.route)).collect();
-    changes.moving = changes.delete.iter().filter_map(destination).filter(|cidr| given.contains(cidr)).collect();
+    for range in changes.delete.iter().filter_map(destination).filter(|range| given.contains(range)) {
+        *changes.moving.entry(range).or_default() += 1;
+    }
     changes
 }
 

@@ -24,7 +24,7 @@ use futures::channel::mpsc;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use self::apply::{Busy, Writes, Written, carry_out};
+use self::apply::{Busy, Writes, Written, carry_out, still_written};
 use self::decide::Changes;
 use self::metrics::RouteMetrics;
 use crate::drift::Drift;
@@ -262,14 +262,14 @@ impl RouteController {
         let written = self.write(changes).await?;
         changed.store(written.changed, Ordering::Relaxed);
         match written {
-            _ if busy > 0 => Err(format!("{busy} routes are still being written")),
+            _ if busy > 0 => Err(still_written(busy)),
             Written { lacking: 0, conditions: 0, .. } if unconfirmed == 0 => {
                 *self.settled.lock() = Some(nodes);
                 Ok(())
             }
             Written { lacking, conditions, .. } => Err(format!(
-                "{lacking} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes have \
-                 target nodes that may be gone"
+                "nodes without all their routes: {lacking}; conditions that could not be written: {conditions}; routes to \
+                 nodes that may be gone: {unconfirmed}"
             )),
         }
     }

@@ -115,7 +115,7 @@ fn a_blackhole_within_the_cluster_ranges_goes_and_is_replaced_where_a_node_needs
     check(&[blackhole("10.0.2.0/24"), route("10.0.1.0/24 a")], &nodes, &["-10.0.2.0/24"]);
     let changes = planned(&[blackhole("10.0.1.0/24 a")], &nodes, "");
     assert_eq!(print(&changes), ["-10.0.1.0/24 a", "+10.0.1.0/24 a"]);
-    assert_eq!(changes.moving, ["10.0.1.0/24".parse().unwrap()].into());
+    assert_eq!(changes.moving, [("10.0.1.0/24".parse().unwrap(), 1)].into());
     // Also with an unknown target node: a blackhole never has a target.
     check(&[blackhole("10.0.2.0/24 x")], &[], &["-10.0.2.0/24 x"]);
 }
@@ -125,7 +125,7 @@ fn a_range_that_changes_hands_is_freed_before_it_is_given_again() {
     let nodes = [node("a", "10.0.2.0/24", ""), node("b", "10.0.1.0/24", "")];
     let changes = planned(&[route("10.0.1.0/24 a"), route("10.0.3.0/24 a")], &nodes, "");
     assert_eq!(print(&changes), ["-10.0.1.0/24 a", "-10.0.3.0/24 a", "+10.0.2.0/24 a", "+10.0.1.0/24 b"]);
-    assert_eq!(changes.moving, ["10.0.1.0/24".parse().unwrap()].into());
+    assert_eq!(changes.moving, [("10.0.1.0/24".parse().unwrap(), 1)].into());
     let apart = planned(&[route("10.0.3.0/24 a")], &nodes, "");
     assert_eq!(print(&apart), ["-10.0.3.0/24 a", "+10.0.2.0/24 a", "+10.0.1.0/24 b"]);
     assert!(apart.moving.is_empty());
@@ -141,7 +141,7 @@ fn changed_addresses_count_only_where_the_provider_knows_them() {
     for stale in ["", "10.9.0.1", "10.9.0.1 10.9.0.2 10.9.0.3"] {
         let changes = planned(&[route_by("10.0.1.0/24 a", stale)], &nodes, "");
         assert_eq!(print(&changes), ["-10.0.1.0/24 a", "+10.0.1.0/24 a"], "{stale:?}");
-        assert_eq!(changes.moving, ["10.0.1.0/24".parse().unwrap()].into());
+        assert_eq!(changes.moving, [("10.0.1.0/24".parse().unwrap(), 1)].into());
         assert_eq!(changes.create[0].route.target_node_addresses, addresses("10.9.0.1 10.9.0.2"));
     }
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ccm_provider::{NewRoute, ProviderError, Route, Routes, Scope};
+use ccm_provider::{NewRoute, NodeRef, ProviderError, Route, Routes, Scope};
+use futures::StreamExt;
+use futures::channel::mpsc;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{cluster, node, route};
+use super::{cluster, names, node, route};
 use crate::Shared;
-use crate::route::apply::{CREATE_DEADLINE, PATIENCE, carry_out};
+use crate::route::apply::{Busy, CREATE_DEADLINE, Open, PATIENCE, carry_out};
 use crate::route::{RouteController, Trigger};
 use crate::test_shared::{self, Events};
 
@@ -81,7 +83,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_and_is_asked_again_af
     };
     let results = reconcile_until(shared, cloud, events.clone(), asked_again).await;
     assert!(results.iter().all(Result::is_err));
-    assert_eq!(results[0].as_ref().unwrap_err(), "1 routes are still being written");
+    assert_eq!(results[0].as_ref().unwrap_err(), "1 route is still being written");
     let (least, most) = (CREATE_DEADLINE, CREATE_DEADLINE + 2 * PATIENCE);
     assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
     let events = events.0.lock();
@@ -131,7 +133,7 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
         _ => ProviderError::unknown("no"),
     });
     let error = reconcile(shared, cloud, events.clone()).await.unwrap_err();
-    assert!(error.starts_with("2 nodes lack routes"), "{error}");
+    assert!(error.starts_with("nodes without all their routes: 2;"), "{error}");
     let events = events.0.lock();
     let [event] = &**events else { panic!("{events:?}") };
     assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-odd "), "{event}");
@@ -249,4 +251,47 @@ async fn a_deletion_that_hangs_holds_up_no_range_whose_route_was_deleted_in_the_
     assert_eq!(after(&[A, KEPT], &[(0, &[]), (20, &[("new", A.1)])]).await, left);
     // Nor one that moves in the same call.
     assert_eq!(after(&[A, KEPT], &[(0, &[("new", A.1)])]).await, left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_hangs_holds_up_the_creation_for_its_own_range_alone() {
+    let kept = "10.0.3.0/24 kept";
+    let (next, other) = (("next", KEPT.1), ("other", A.1));
+    assert_eq!(after(&[KEPT], &[(0, &[next, A])]).await, ["10.0.1.0/24 a", kept]);
+    // The other range is given to another node, too.
+    assert_eq!(after(&[A, KEPT], &[(0, &[next, other])]).await, ["10.0.1.0/24 other", kept]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_range_waits_for_the_deletions_of_all_its_routes() {
+    let table = Table(Mutex::new(vec![route("10.0.3.0/24 gone"), route("10.0.3.0/24 kept")]));
+    let shared = test_shared::shared();
+    shared.nodes.apply(node("next", KEPT.1, "10.9.0.1"));
+    let (controller, writes) = RouteController::new(shared, Arc::new(table), Arc::new(Events::default()), cluster());
+    controller.departed.lock().extend(names("gone kept"));
+    let leadership = controller.shared.leadership.clone();
+    tokio::select! {
+        reconciled = controller.reconcile(Trigger::Periodic) => {
+            assert_eq!(reconciled.unwrap_err(), "1 route is still being written");
+        }
+        () = carry_out(writes, leadership) => unreachable!("it leads"),
+    }
+}
+
+#[tokio::test]
+async fn a_node_one_of_whose_ranges_is_busy_is_not_reported_to_have_all_routes() {
+    let nodes = [NodeRef::new(node("a", "10.0.1.0/24 10.0.2.0/24", "10.9.0.1"))];
+    let cloud = Refusing(|_: &NewRoute| ProviderError::unknown("no"));
+    let (controller, _) =
+        RouteController::new(test_shared::shared(), Arc::new(cloud), Arc::new(Events::default()), cluster());
+    for (busy, reported) in [(None, Some(("a".into(), true))), (Some("10.0.1.0/24".parse().unwrap()), None)] {
+        controller.busy().extend(busy.map(|range| (range, None)));
+        let mut changes = controller.plan(&[], &nodes);
+        controller.leave_busy(&mut changes, Busy::default());
+        let (ended, mut nodes) = mpsc::unbounded();
+        let mut open = Open::new(&changes, ended);
+        changes.create.iter().for_each(|_| open.answered("a".into(), true));
+        drop(open);
+        assert_eq!(nodes.next().await, reported);
+    }
 }
