@@ -1,4 +1,8 @@
 //! What the engine remembers between calls: refusals, operations that are not done, and what waits for its successor.
+//!
+//! A restart forgets all of it. A refused replacement is then tried once more, and what serves is deleted and made again:
+//! no cloud shows what it has refused. The age of what came back, where there is one, does not say which change was
+//! refused, nor whether the cause is gone; and a mark on the Service would be a write to it for each refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

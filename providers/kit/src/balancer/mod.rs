@@ -19,7 +19,7 @@
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
 //!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something. The same
 //!   holds for one whose trials leave something ([`BalancerCloud::leaves_something`]), and for none of an object that
-//!   other Services use, too ([`Step::is_shared`]).
+//!   other Services use, too ([`Step::is_shared`]). A restart forgets that.
 //! * What only prepares a replacement is released if that is refused and its predecessor is there
 //!   ([`Step::releases`]).
 //! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).

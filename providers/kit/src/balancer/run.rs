@@ -229,8 +229,8 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// The reason not to execute a step.
     fn prevented(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
         let of_object = self.parked.get(&step.object()).map(|parked| parked.in_progress());
-        let has_next = || step.instead.is_some() || self.memory.removed_for(step, self.work).is_some();
-        let refusal = || self.memory.refusal(step, self.work).filter(|_| !has_next());
+        let comes_back = || self.memory.removed_for(step, self.work).is_some();
+        let refusal = || self.memory.refusal(step, self.work).filter(|_| !comes_back());
         let ends = || match self.is_replacing(step, later) {
             true => self.scope.completing().may_write().err(),
             false => self.scope.may_write().err(),
@@ -289,10 +289,9 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// The refusal of a step that is prepared, or of a creation for which a deletion makes room, or of an attachment for
     /// which something is detached, or of a step of their part in between: what is there stays.
     fn refused_after(&self, step: &Step<C::Write>, later: &[Step<C::Write>]) -> Option<ProviderError> {
-        step.successors(later).chain(step.prepared(later)).find_map(|next| {
-            let refusal = self.memory.refusal(next, self.work).filter(|_| next.instead.is_none());
-            refusal.or_else(|| self.memory.no_room(next, self.work))
-        })
+        step.successors(later)
+            .chain(step.prepared(later))
+            .find_map(|next| self.memory.refusal(next, self.work).or_else(|| self.memory.no_room(next, self.work)))
     }
 
     /// Whether a Service of the step lacks what this or a later step makes again: a shutdown waits for them.
@@ -355,7 +354,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         }
     }
 
-    /// One step, with its replacement, the return of what it replaces, or the removal of its remains.
+    /// One step, with the return of what it replaces, or the removal of its remains.
     async fn step(
         &self,
         index: usize,
@@ -376,9 +375,9 @@ impl<C: BalancerCloud> Run<'_, C> {
             self.bring_back(&step.object(), &restore, &after).await;
             return (index, Ok(()));
         }
-        // A step that was refused before has another one for this case.
+        // What was removed for a step that was refused before comes back.
         let refused = self.memory.refusal(step, self.work).map(|error| Err(error.into()));
-        let mut result = match refused {
+        let result = match refused {
             Some(refused) => refused,
             None => self.write(step, &sending).await.inspect_err(|failure| {
                 if failure.at != Stage::Done {
@@ -387,11 +386,6 @@ impl<C: BalancerCloud> Run<'_, C> {
                 }
             }),
         };
-        if let (Err(failure), Some(instead)) = (&result, &step.instead)
-            && failure.is_refusal(false)
-        {
-            result = self.write(instead, &after).await;
-        }
         match &result {
             Ok(()) => {
                 self.memory.is_replaced(&step.object());

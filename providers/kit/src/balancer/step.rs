@@ -88,8 +88,6 @@ pub struct Step<W> {
     pub stage: Option<u32>,
     /// Whether a refusal is only a finding: the load balancer works without it.
     pub optional: bool,
-    /// Executed instead if the cloud refuses the write.
-    pub instead: Option<Box<Step<W>>>,
     /// Executed if the cloud accepts the write and it fails afterwards: removes what is left of it.
     pub undo: Option<Box<Step<W>>>,
     /// Executed in this order if the cloud refuses the write, or another one of its part after the object was deleted:
@@ -214,7 +212,6 @@ impl<W> Step<W> {
             is_shared: false,
             stage: None,
             optional: false,
-            instead: None,
             undo: None,
             restore: Vec::new(),
         }
@@ -269,13 +266,6 @@ impl<W> Step<W> {
         self
     }
 
-    /// The step with another one for the case that the cloud refuses it.
-    #[must_use]
-    pub fn instead(mut self, step: Self) -> Self {
-        self.instead = Some(Box::new(step));
-        self
-    }
-
     /// The step with another one for the case that it fails after it was accepted.
     #[must_use]
     pub fn undo(mut self, step: Self) -> Self {
@@ -297,11 +287,8 @@ impl<W> Step<W> {
 
     /// The description for users, with the steps for the case that it fails.
     pub(crate) fn printed(self) -> Summary {
-        let Self { mut summary, instead, undo, restore, .. } = self;
+        let Self { mut summary, undo, restore, .. } = self;
         let named = |step: &Self| format!("{} {} {}", step.summary.verb.as_str(), step.summary.kind, step.summary.id);
-        if let Some(instead) = instead {
-            summary.reason = format!("{}; if it is refused: {}", summary.reason, named(&instead));
-        }
         if let Some(undo) = undo {
             summary.reason = format!("{}; if it fails afterwards: {}", summary.reason, named(&undo));
         }

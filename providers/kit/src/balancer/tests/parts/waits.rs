@@ -49,6 +49,19 @@ async fn a_write_without_an_answer_withholds_no_status_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_early_look_that_hangs_holds_up_neither_a_step_nor_the_end_of_the_call() {
+    let of = |name, item| step(name, Items::one(item), Part::new(Kind::Frame));
+    let steps = vec![of("slow", 0).stage(1), of("next", 0).stage(2), of("done", 1).stage(1)];
+    let mut engine = engine(steps, &[("slow", Fate::Slow(Duration::from_secs(5)))]);
+    engine.cloud.hanging_look = Some(2);
+    let began = Instant::now();
+    let answers = reconcile(&engine, &ensure(&["a", "b"])).await;
+    assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_eq!(*engine.cloud().looks.lock(), 3, "the second one began");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
     let hour = Fate::Takes(Duration::from_secs(3600));
     let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", hour)]);
