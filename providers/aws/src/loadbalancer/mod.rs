@@ -434,7 +434,7 @@ impl BalancerCloud for Balancers {
         let again = outputs.again();
         let all = std::iter::once(&write).chain(&again);
         again.iter().for_each(|write| drop(cloud.settling.wrote(balancer, write)));
-        let refusals = if again.is_some() { 0 } else { refusals };
+        let refusals = if again.is_empty() { refusals } else { 0 };
         cloud.settling.refused_targets(balancer, all, &outputs.refused_after(refusals));
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());

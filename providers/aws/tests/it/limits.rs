@@ -193,6 +193,46 @@ async fn clients_come_before_health_checks_where_no_port_fits_whole() {
     }
 }
 
+/// Another process has opened them meanwhile.
+#[tokio::test]
+async fn rules_that_are_complete_again_make_no_room_for_others() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.limits.rules_per_group = 50);
+    let (process, other) = (bed.process().await, bed.process().await);
+    let many = with_ranges("many", &[(80, 31080), (443, 31443)], 28);
+    process.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err();
+    bed.aws.change(|options| options.limits.rules_per_group = 200);
+    bed.ensure(&*other, &many).await;
+    // It looks anew after writes for another Service.
+    for service in [&of_kind("small", "nlb", &[(80, 31090)]), &many] {
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.ensure(&*process, service).await;
+    }
+    let full = bed.aws.world(|world| world.ec2.groups[&bed.network.node_group].ingress.len());
+    bed.aws.change(|options| options.limits.rules_per_group = full);
+    let web = process.ensure(CLUSTER, &with_ranges("web", &[(80, 31081)], 40), &bed.nodes).await;
+    let rules = at_nodes(&bed);
+    assert_eq!((count(&rules, "tcp 31080"), count(&rules, "tcp 31443")), (30, 30), "{rules:?}");
+    web.unwrap_err();
+}
+
+/// It is not sent to the other target groups.
+#[tokio::test]
+async fn a_target_that_aws_refuses_is_awaited_in_no_target_group() {
+    let mut bed = Bed::start("");
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[(80, 31080), (81, 31081)]);
+    bed.ensure(&*process, &web).await;
+    bed.add_nodes(1);
+    bed.aws.clock().step(Duration::from_secs(60));
+    let id = bed.nodes[3].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+    let unfit = Rule::every(code("InvalidTarget", &format!("The following targets are not valid: '{id}'")));
+    bed.aws.fault(Rule { params: Some(id), ..unfit.on("elbv2", "RegisterTargets") });
+    for _ in 0..2 {
+        process.update(CLUSTER, &web, &bed.nodes).await.unwrap();
+    }
+}
+
 fn is_client(rule: &str, port: &str) -> bool {
     rule.contains(port) && rule.contains(" 10.") && rule.ends_with(".0.0/16")
 }
@@ -425,4 +465,65 @@ async fn a_full_classic_balancer_takes_a_new_instance_when_another_leaves() {
         assert!(instances.len() == 3 && instances.contains(&new), "{instances:?}");
         assert_eq!(registrations(&bed, 0), 3);
     }
+}
+
+#[tokio::test]
+async fn a_full_classic_balancer_all_of_whose_instances_are_replaced_is_never_empty() {
+    // It serves from the first write on, and AWS refuses all writes after some.
+    for writes in 1..=12 {
+        let mut bed = Bed::start("");
+        bed.aws.change(|options| options.limits.classic_instances = 3);
+        let process = bed.process().await;
+        let web = of_kind("web", "clb", &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.add_nodes(3);
+        bed.nodes.drain(..3);
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.aws.fault(Rule::writes_from(writes, Fault::Deny));
+        let _ = process.update(CLUSTER, &web, &bed.nodes).await;
+        assert!(bed.hosts()[0] > 0, "{writes}");
+        bed.aws.faults(Faults::clear);
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.ensure(&*process, &web).await;
+        assert_eq!(instances(&bed), of_nodes(&bed), "{writes}");
+    }
+}
+
+#[tokio::test]
+async fn a_classic_balancer_is_not_emptied_for_instances_that_aws_refuses() {
+    let empty = "would be empty";
+    for (refusal, left, text) in
+        [("InvalidInstance", 3, empty), ("ValidationError", 1, empty), ("AccessDenied", 3, "AccessDenied")]
+    {
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        let web = of_kind("web", "clb", &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.add_nodes(3);
+        bed.nodes.drain(..3);
+        let refused = Rule::every(code(refusal, "as the test says"));
+        bed.aws.fault(refused.on("elb", "RegisterInstancesWithLoadBalancer"));
+        for _ in 0..4 {
+            bed.aws.clock().step(Duration::from_secs(60));
+            // What stays is not awaited to be gone.
+            for _ in 0..2 {
+                let error = process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+                assert!(error.contains(text), "{refusal}: {error}");
+            }
+        }
+        assert_eq!(bed.hosts(), [left], "{refusal}");
+        bed.aws.faults(Faults::clear);
+        bed.aws.clock().step(Duration::from_secs(60));
+        bed.ensure(&*process, &web).await;
+        assert_eq!(instances(&bed), of_nodes(&bed), "{refusal}");
+    }
+}
+
+/// The instances of the classic balancer.
+fn instances(bed: &Bed) -> BTreeSet<String> {
+    bed.aws.world(|world| world.elb.balancers.values().flat_map(|one| one.instances.iter().cloned()).collect())
+}
+
+fn of_nodes(bed: &Bed) -> BTreeSet<String> {
+    bed.nodes.iter().map(|node| node.provider_id_or_empty().rsplit('/').next().unwrap().to_owned()).collect()
 }

@@ -79,7 +79,7 @@ impl Settling {
         self.0.forget(|effect| is_icmp(&effect.1) && new.contains(effect));
     }
 
-    /// Forgets the registration of targets that AWS refused.
+    /// Forgets the registration of targets that AWS refused, and the removal of those that stay.
     pub(crate) fn refused_targets<'a>(
         &self,
         balancer: &str,
@@ -90,7 +90,7 @@ impl Settling {
             return;
         }
         let left: Vec<Trace> = writes.flat_map(|write| traces(write).0).collect();
-        let is_refused = |trace: &Trace| matches!(trace, Trace::Target(_, target, true) if ids.contains(&target.id));
+        let is_refused = |trace: &Trace| matches!(trace, Trace::Target(_, target, _) if ids.contains(&target.id));
         self.0.forget(|(of, trace)| of == balancer && is_refused(trace) && left.contains(trace));
     }
 

@@ -25,6 +25,7 @@ use super::rules::shared::{Change, MTU, SharedRules, is_for};
 use super::rules::{Rule, port, split};
 use super::settling;
 use super::step::{Besides, Room, Step};
+use super::wanted::first_few;
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, SecurityGroup, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
@@ -51,8 +52,8 @@ pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
     refused: Vec<Refused>,
-    /// A registration that was sent again after instances had left.
-    again: Option<Write>,
+    /// Registrations that were sent again after instances had left.
+    again: Vec<Write>,
     /// The names, IDs and ARNs of what was created.
     created: BTreeSet<String>,
     /// Whether AWS did not show what a write needed.
@@ -80,13 +81,20 @@ impl Outputs {
         self.refused.len()
     }
 
-    /// The IDs of targets that were refused after the first ones.
+    /// The IDs of targets of which the last write has changed nothing: those that were refused after the first ones, and
+    /// those that are refused everywhere.
     pub(crate) fn refused_after(&self, first: usize) -> BTreeSet<String> {
-        self.refused.iter().skip(first).filter(|one| one.adding).map(|one| one.id.clone()).collect()
+        let refused = self.refused.iter().enumerate().filter(|(place, one)| *place >= first || !one.full);
+        refused.map(|(_, one)| one.id.clone()).collect()
     }
 
-    pub(crate) fn again(&mut self) -> Option<Write> {
-        self.again.take()
+    pub(crate) fn again(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.again)
+    }
+
+    /// Whether AWS refuses all of these targets.
+    fn refuses(&self, ids: &[String]) -> bool {
+        ids.iter().all(|id| self.refused.iter().any(|one| one.adding && one.id == *id))
     }
 
     pub(crate) fn unopened(&self) -> &[Finding] {
@@ -255,23 +263,55 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         outputs.refused.extend(refused);
         return Ok(());
     }
-    let before = outputs.refused.len();
-    let is_classic = matches!(write, Write::Elb(_));
-    let answer = one(step, write, outputs, reads).await;
     if registers {
+        let before = outputs.refused.len();
+        let answer = one(step, write, outputs, reads).await;
         reads.refuse_targets(&of, outputs.refused.iter().skip(before));
         return answer;
     }
-    answer?;
+    let Besides::Successors(successors) = &step.besides else { return leave(step, write, of, outputs, reads).await };
+    let mut rest = &*ids;
+    // One leaves if the balancer may be full, and the others only if another one comes then.
+    if outputs.refuses(successors)
+        && outputs.refused.iter().any(|one| one.full)
+        && let [first, others @ ..] = rest
+        && !others.is_empty()
+    {
+        leave(step, targets::only(write.clone(), std::slice::from_ref(first)), of.clone(), outputs, reads).await?;
+        rest = others;
+    }
+    if outputs.refuses(successors) {
+        outputs.refused.extend(rest.iter().map(|id| Refused {
+            id: id.clone(),
+            adding: false,
+            full: false,
+            said: String::new(),
+        }));
+        let stay: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let text = "stay, as AWS refuses all that would replace them: the load balancer would be empty";
+        return Err(ProviderError::unknown(format!("instances {} {text}", first_few(&stay))));
+    }
+    leave(step, targets::only(write, rest), of, outputs, reads).await
+}
+
+/// Deregisters targets, and registers those for which a full classic balancer had no room.
+async fn leave(
+    step: &Step,
+    write: Write,
+    of: String,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    let is_classic = matches!(write, Write::Elb(_));
+    one(step, write, outputs, reads).await?;
     reads.release_targets(&of);
-    // Those that came may fit now.
     let again = outputs.refused.extract_if(.., |one| is_classic && one.full);
     let instances: Vec<String> = again.map(|one| one.id).collect();
     if instances.is_empty() {
         return Ok(());
     }
     let write = Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer: of, instances });
-    outputs.again = Some(write.clone());
+    outputs.again.push(write.clone());
     one(step, write, outputs, reads).await
 }
 

@@ -221,6 +221,14 @@ async fn a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
     assert!(text.ends_with("; all others are registered; will be retried"), "{text}");
 }
 
+#[test]
+fn what_another_group_refused_for_a_quota_may_be_in_this_one() {
+    let refused = |id: &str, full| Refused { id: id.to_owned(), adding: true, full, said: String::new() };
+    let refused = vec![refused("former", true), refused("unfit", false), refused("new", true)];
+    let outputs = Outputs { refused, ..Outputs::default() };
+    assert_eq!(outputs.refused_after(2).into_iter().collect::<Vec<_>>(), ["new", "unfit"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn targets_are_matched_by_whole_ids_and_an_error_that_names_none_divides_the_call() {
     let scene = Scene::made(&nlb(&[(80, 30080)]).nodes([])).await;
