@@ -7,6 +7,7 @@ pub mod intern;
 pub mod kept;
 pub mod reflector;
 pub mod related;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,13 +17,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::wire::{Code, Lines, Object, Page, WatchEvent};
 use super::{Cached, Store, is_older};
 use crate::client::{ApiError, Call, Client, status_error};
 
@@ -449,157 +448,5 @@ fn no_pages(error: &ApiError) -> bool {
         ApiError::Status { code, retry_after, .. } => retry_after.is_some() || matches!(code, 401 | 403 | 429),
         ApiError::Decode(_) => false,
         ApiError::Transport(_) | ApiError::Deadline(_) | ApiError::Paced => true,
-    }
-}
-
-/// One line of a watch.
-struct WatchEvent<'a> {
-    kind: &'a str,
-    object: &'a str,
-}
-
-impl<'a> WatchEvent<'a> {
-    /// Every API server writes an event as `{"type":"…","object":{…}}`: then the object, which may be long, is parsed
-    /// only once, by the decoder. Any other formatting is parsed here.
-    fn read(line: &'a [u8]) -> Result<Self, serde_json::Error> {
-        let usual = || {
-            let text = std::str::from_utf8(line).ok()?.trim_end();
-            let (kind, rest) = text.strip_prefix(r#"{"type":""#)?.split_once('"')?;
-            let object = rest.strip_prefix(r#","object":"#)?.strip_suffix('}')?;
-            Some(Self { kind, object })
-        };
-        if let Some(event) = usual() {
-            return Ok(event);
-        }
-        let event: AnyEvent<'a> = serde_json::from_slice(line)?;
-        Ok(Self { kind: event.kind, object: event.object.get() })
-    }
-}
-
-#[derive(Deserialize)]
-struct AnyEvent<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Code {
-    #[serde(default)]
-    code: u16,
-}
-
-#[derive(Deserialize, Default)]
-struct Object<'a> {
-    #[serde(borrow, default)]
-    metadata: Meta<'a>,
-}
-
-impl<'a> Object<'a> {
-    fn read(json: &'a str) -> Self {
-        serde_json::from_str(json).unwrap_or_default()
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Meta<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    resource_version: &'a str,
-    #[serde(borrow)]
-    annotations: BookmarkAnnotations<'a>,
-}
-
-impl Meta<'_> {
-    /// The key of an object whose other fields may be unreadable. Without the key, the store can't know which object it
-    /// lacks.
-    fn key<T: Cached>(&self) -> Result<T::Key, ApiError> {
-        let nameless = || ApiError::Decode(format!("an object of {} has no name", T::NAME));
-        Some(self.name).filter(|name| !name.is_empty()).map(|name| T::key_of(self.namespace, name)).ok_or_else(nameless)
-    }
-}
-
-#[derive(Deserialize, Default)]
-struct BookmarkAnnotations<'a> {
-    #[serde(rename = "k8s.io/initial-events-end", borrow, default)]
-    initial_events_end: Option<&'a str>,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    metadata: ListMeta<'a>,
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
-}
-
-impl<'a> Page<'a> {
-    fn read(json: &'a [u8]) -> Result<Self, ApiError> {
-        serde_json::from_slice(json).map_err(|error| ApiError::Decode(error.to_string()))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMeta<'a> {
-    resource_version: &'a str,
-    #[serde(rename = "continue")]
-    next: Option<&'a str>,
-}
-
-/// Cuts a stream of frames into lines.
-#[derive(Default)]
-struct Lines {
-    buffer: BytesMut,
-    searched: usize,
-}
-
-impl Lines {
-    fn push(&mut self, frame: &[u8]) {
-        self.buffer.extend_from_slice(frame);
-    }
-
-    fn next(&mut self) -> Option<BytesMut> {
-        let rest = self.buffer.get(self.searched..)?;
-        match memchr::memchr(b'\n', rest) {
-            Some(at) => {
-                let line = self.buffer.split_to(self.searched + at + 1);
-                self.searched = 0;
-                Some(line)
-            }
-            None => {
-                self.searched = self.buffer.len();
-                None
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_read_however_they_are_written() {
-        let usual = WatchEvent::read(b"{\"type\":\"ADDED\",\"object\":{\"a\":{}}}\n").unwrap();
-        assert_eq!((usual.kind, usual.object), ("ADDED", "{\"a\":{}}"));
-        let other = WatchEvent::read(b"{ \"object\": {\"a\": 1}, \"type\": \"DELETED\" }\n").unwrap();
-        assert_eq!((other.kind, other.object), ("DELETED", "{\"a\": 1}"));
-        assert!(WatchEvent::read(b"<html>").is_err());
-    }
-
-    #[test]
-    fn lines_are_found_across_frames() {
-        let mut lines = Lines::default();
-        let mut found = Vec::new();
-        for frame in ["{\"a\"", ":1}\n{\"b\":", "2}\n", "{}\n{", "}\n"] {
-            lines.push(frame.as_bytes());
-            while let Some(line) = lines.next() {
-                found.push(String::from_utf8(line.to_vec()).unwrap());
-            }
-        }
-        assert_eq!(found, ["{\"a\":1}\n", "{\"b\":2}\n", "{}\n", "{}\n"]);
     }
 }
