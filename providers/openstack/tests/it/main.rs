@@ -20,6 +20,7 @@ mod limits;
 mod lives;
 mod matrix;
 mod measure;
+mod members;
 mod mistakes;
 mod permissions;
 mod published;
