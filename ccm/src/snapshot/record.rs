@@ -384,6 +384,10 @@ impl LoadBalancer for Recorded<dyn LoadBalancer> {
         self.inner.only_nodes_with_endpoints(service)
     }
 
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        self.inner.unselective(service)
+    }
+
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
         self.inner.finalizers(service)
     }

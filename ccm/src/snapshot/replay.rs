@@ -169,6 +169,10 @@ impl LoadBalancer for Replay {
         self.planner.as_ref().is_ok_and(|planner| planner.only_nodes_with_endpoints(service))
     }
 
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        self.planner.as_ref().ok()?.unselective(service)
+    }
+
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
         self.planner.as_ref().map_or_else(|_| Vec::new(), |planner| planner.finalizers(service))
     }

@@ -2,8 +2,9 @@
 //!
 //! A missing Node proves nothing about its instance: a restored backup, a mistaken `kubectl delete nodes` or a broken
 //! registration looks the same. So the last host is removed only when its instance is known to be gone, or the Node
-//! itself is excluded. After a restart the hosts are not known: an empty result is then a sign of missing Nodes, unless
-//! the cloud shows that every host is a Node of the cluster.
+//! itself is excluded, or the Service leaves it out by the labels that it selects. After a restart the hosts are not
+//! known: an empty result is then a sign of missing Nodes, unless the cloud shows that every host is a Node of the
+//! cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +118,9 @@ impl ServiceController {
             (Some(_), _) if nodes.is_empty() => return unknown(NO_NODE),
             (Some(_), _) => {}
         }
-        let work = self.work(service.clone(), nodes, ServiceAction::UpdateHosts);
+        // A user whose Service selects none of them has decided that.
+        let all = balancer.unselective(service).map_or_else(|| service.clone(), Arc::new);
+        let work = self.work(all, nodes, ServiceAction::UpdateHosts);
         let observed = deadline::within("the plan", READ_DEADLINE, balancer.observe(cluster, &work)).await?;
         if observed.is_boolean() {
             return unknown("the provider does not show them");
@@ -129,8 +132,7 @@ impl ServiceController {
         match decide::removal(&plan) {
             None => Ok(()),
             Some(step) => Err(NotNodes::Seen(format!(
-                "the load balancer has hosts that are not nodes of this Service: not in the cluster, or left out by its \
-                 annotations ({} {} {})",
+                "the load balancer has hosts that are not nodes of the cluster ({} {} {})",
                 step.verb.as_str(),
                 step.kind,
                 step.id

@@ -60,6 +60,12 @@ pub trait LoadBalancer: Send + Sync {
         false
     }
 
+    /// The Service without what selects its nodes by their labels; `None` if nothing does. After a restart, a load
+    /// balancer may lose all hosts if they are nodes of the cluster that the Service leaves out. Pure.
+    fn unselective(&self, _service: &Service) -> Option<Service> {
+        None
+    }
+
     /// The status, as long as any part of the Service's load balancer exists; otherwise `None`. "Not found" is never an
     /// error.
     ///

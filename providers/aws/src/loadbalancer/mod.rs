@@ -42,6 +42,7 @@ use ccm_provider::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::annotations::TARGET_NODE_LABELS;
 use crate::client::write::Ec2Write;
 use crate::client::{Api, Write};
 use crate::node::age;
@@ -310,6 +311,12 @@ impl BalancerCloud for Balancers {
     /// A node that can be no target is no host: with only such nodes, the load balancer would be empty.
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         wanted::may_be_target(service, node).then(|| node.provider_id_or_empty().into())
+    }
+
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        let mut service = service.clone();
+        service.metadata.annotations.remove(TARGET_NODE_LABELS.row.key)?;
+        Some(service)
     }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {

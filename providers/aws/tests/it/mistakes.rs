@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Service, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Service, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, PREFIX, service, shape_of};
@@ -241,6 +241,22 @@ async fn a_node_that_can_be_no_target_is_no_host() {
     assert!(is_host(&labeled, instance, &[("pool", "web"), ("zone", "x")]));
     assert!(!is_host(&labeled, instance, &[("pool", "db"), ("zone", "x")]));
     assert!(!is_host(&labeled, instance, &[("pool", "web")]));
+}
+
+#[tokio::test]
+async fn without_its_labels_a_service_that_leaves_out_all_nodes_takes_none_away() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &desired("web", &[("type", kind)])).await;
+        let none = desired("web", &[("type", kind), ("target-node-labels", "no-node=has-it")]);
+        let steps = async |service: Service| {
+            let work = ServiceWork::new(&service, &bed.nodes, ServiceAction::UpdateHosts);
+            process.plan(CLUSTER, &work).await.unwrap().steps
+        };
+        assert!(!steps(none.clone()).await.is_empty(), "{kind}");
+        assert_eq!(steps(process.unselective(&none).unwrap()).await, [], "{kind}");
+    }
 }
 
 #[tokio::test]

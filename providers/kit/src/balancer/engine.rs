@@ -518,6 +518,10 @@ impl<C: BalancerCloud> LoadBalancer for Engine<C> {
         self.cloud.only_nodes_with_endpoints(service)
     }
 
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        self.cloud.unselective(service)
+    }
+
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         self.cloud.groups(service)
     }

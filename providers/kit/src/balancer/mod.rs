@@ -101,6 +101,11 @@ pub trait BalancerCloud: Send + Sync + 'static {
         false
     }
 
+    /// [`LoadBalancer::unselective`](ccm_provider::LoadBalancer::unselective)
+    fn unselective(&self, _service: &Service) -> Option<Service> {
+        None
+    }
+
     /// The desired state of the group, and one result per item for invalid Services. Pure, and called before any read:
     /// if every item has an error, the cloud is not called at all. For one item with an error no step is executed, and it
     /// has no status, whatever the plan says; `plan` should leave it out, so that it takes nothing from the others.

@@ -16,7 +16,7 @@ use ccm_provider::{
 };
 use parking_lot::Mutex;
 
-use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, NODE_SELECTOR};
 use crate::client::Client;
 use crate::client::metrics::Metrics;
 use crate::client::octavia::{ERROR, LoadBalancer, PENDING_CREATE};
@@ -249,6 +249,13 @@ impl BalancerCloud for Balancers {
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<std::borrow::Cow<'n, str>> {
         wanted::backend_of(&self.env.config, service, node).map(Into::into)
+    }
+
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        let mut service = service.clone();
+        // The annotation replaces the selector of the configuration.
+        service.metadata.annotations.insert(NODE_SELECTOR.row.key.into(), String::new());
+        Some(service)
     }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {

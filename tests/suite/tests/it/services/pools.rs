@@ -1,20 +1,23 @@
 //! Load balancers with different nodes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
     Aspects, CloudProvider, InstancesV2, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeRef,
-    ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork,
+    Plan, ProviderError, Risk, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, Step, Verb,
 };
 use parking_lot::Mutex;
 
 use super::*;
 
-/// The hosts of a Service are the nodes with its label `pool`. The instances of pool `a` are never found.
+/// The hosts of a Service are the nodes with its label `pool`; all nodes, if it has none. The instances of pool `a` are
+/// never found.
 #[derive(Clone, Default)]
 struct Pools {
+    hosts: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
     calls: Arc<Mutex<Vec<String>>>,
     lookups: Arc<Mutex<Vec<usize>>>,
 }
@@ -48,7 +51,13 @@ impl InstancesV2 for Pools {
 impl LoadBalancer for Pools {
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         let pool = service.metadata.annotations.get("pool").map(String::as_str);
-        (node.labels.get("pool") == pool).then(|| node.provider_id_or_empty().into())
+        (pool.is_none() || node.labels.get("pool") == pool).then(|| node.provider_id_or_empty().into())
+    }
+
+    fn unselective(&self, service: &Service) -> Option<Service> {
+        let mut service = service.clone();
+        service.metadata.annotations.remove("pool")?;
+        Some(service)
     }
 
     async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
@@ -60,10 +69,36 @@ impl LoadBalancer for Pools {
             let hosts: Vec<&str> = item.nodes.iter().map(|node| node.name.as_str()).collect();
             let call = format!("{} {:?}: {}", item.service.metadata.name, item.action, hosts.join(" "));
             self.calls.lock().push(call);
+            self.hosts
+                .lock()
+                .insert(item.service.metadata.name.to_string(), hosts.into_iter().map(str::to_owned).collect());
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
             Ok(Some(LoadBalancerStatus { ingress }).filter(|_| item.action == ServiceAction::Ensure)).into()
         };
         work.iter().map(call).collect()
+    }
+
+    async fn observe(&self, _: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
+        Ok(json!(self.hosts.lock().get(&*item.service.metadata.name)))
+    }
+
+    fn plan_observed(&self, _: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
+        let wanted = item.nodes.iter().filter(|node| self.backend(&item.service, node).is_some());
+        let wanted: Vec<&str> = wanted.map(|node| node.name.as_str()).collect();
+        let mut plan = Plan::new("pool");
+        let hosts = observed.as_array().unwrap().iter().map(|host| host.as_str().unwrap());
+        plan.steps = hosts
+            .filter(|host| !wanted.contains(host))
+            .map(|host| Step {
+                verb: Verb::Detach,
+                kind: "Host".into(),
+                id: host.into(),
+                changes: Vec::new(),
+                reason: "it is no host".into(),
+                risk: Risk::None,
+            })
+            .collect();
+        Ok(plan)
     }
 }
 
@@ -141,4 +176,29 @@ async fn hosts_follow_labels_of_nodes() {
     calls.sort();
     let wanted = ["s UpdateHosts: n1 n3", "t Ensure: n4", "t UpdateHosts: n2", "t UpdateHosts: n4 n5"];
     assert_eq!(calls, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_empties_a_balancer_whose_service_has_left_out_all_nodes_meanwhile() {
+    let (rig, cloud, manager) = pools(&[("s", "b")], &[("b1", "b"), ("c1", "c")]).await;
+    manager.stop().await.unwrap();
+    rig.patch_service("s", json!({"metadata": {"annotations": {"pool": "none"}}})).await;
+    let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    until_called(&rig, &cloud, SOON, "s Ensure: ").await;
+    assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_empties_no_balancer_with_a_host_that_is_not_in_the_cluster() {
+    let (rig, cloud, manager) = pools(&[("s", "b")], &[("b1", "b"), ("c1", "c")]).await;
+    manager.stop().await.unwrap();
+    rig.delete("nodes", "", "b1").await;
+    let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    let event = rig.until_event("s", "LoadBalancerHostsKept").await;
+    assert!(
+        event.contains("the load balancer has hosts that are not nodes of the cluster (detach Host b1)"),
+        "{event}"
+    );
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(*cloud.calls.lock(), [""; 0]);
 }
