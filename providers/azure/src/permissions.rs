@@ -9,7 +9,7 @@ use ccm_kit::call;
 use serde_json::{Value, json};
 
 use crate::client::operation::*;
-use crate::start::config::Config;
+use crate::start::config::{Config, PoolKind};
 
 /// A custom role.
 #[derive(Debug)]
@@ -50,12 +50,10 @@ pub(crate) const ROLES: [Role; 4] = [
             VM_GET,
             VM_LIST,
             VMSS_GET,
-            VMSS_LIST,
             VMSS_PUT,
             VMSS_VM_GET,
             VMSS_VM_LIST,
             VMSS_VM_PUT,
-            VMSS_NIC_LIST,
             COMPUTE_OPERATION_GET,
             LB_GET,
             LB_LIST,
@@ -74,7 +72,6 @@ pub(crate) const ROLES: [Role; 4] = [
             NIC_PUT,
             NSG_GET,
             NSG_PUT,
-            VNET_GET,
             SUBNET_GET,
             SUBNET_PUT,
             PLS_LIST,
@@ -110,19 +107,69 @@ pub(crate) const ROLES: [Role; 4] = [
     },
 ];
 
+/// What the cluster uses, by its Nodes, Services and configuration.
+#[derive(Debug)]
+pub(crate) struct Used {
+    pub(crate) services: bool,
+    pub(crate) routes: bool,
+    /// Nodes that may be instances of uniform scale sets, and other machines.
+    pub(crate) sets: bool,
+    pub(crate) machines: bool,
+    pub(crate) pools: PoolKind,
+    pub(crate) prefixes: bool,
+    pub(crate) private_links: bool,
+    /// Internal load balancers.
+    pub(crate) subnets: bool,
+}
+
+/// The permissions of lists for a scale set, with those for each of its instances.
+const OF_EACH: [(Operation, Operation); 2] =
+    [(VMSS_NIC_LIST, VMSS_VM_NIC_LIST), (VMSS_PUBLIC_IP_LIST, VMSS_VM_PUBLIC_IP_GET)];
+
+/// The permission that does the work of a missing one, if there is one.
+pub(crate) fn in_place_of(action: &str) -> Option<String> {
+    let of = |operation: &Operation| call::Operation::permission(operation);
+    OF_EACH.iter().find(|(list, _)| of(list) == action).map(|(_, each)| of(each))
+}
+
+impl Used {
+    fn needs(&self, action: &str) -> bool {
+        let is_write = !action.ends_with("/read");
+        let by_interface = self.pools == PoolKind::Interfaces;
+        let Some((_, kind)) = action.split_once('/') else { return true };
+        match kind {
+            // Azure asks for these where a request names the object, and objects show the end of operations.
+            _ if kind.contains("/join") || kind.starts_with("locations/") => false,
+            _ if kind.starts_with("virtualMachineScaleSets/") => self.sets && (by_interface || !is_write),
+            _ if kind.starts_with("virtualMachines/") => self.machines,
+            _ if kind.starts_with("networkInterfaces/") => self.machines && (by_interface || !is_write),
+            _ if kind.starts_with("publicIPPrefixes/") => self.prefixes,
+            "virtualNetworks/subnets/read" => self.subnets || self.private_links,
+            _ if kind.starts_with("privateLinkServices/") || kind.starts_with("virtualNetworks/") => self.private_links,
+            _ if kind.starts_with("loadBalancers/backendAddressPools/")
+                || kind.ends_with("/migrateToIpBased/action") =>
+            {
+                !by_interface
+            }
+            _ => true,
+        }
+    }
+}
+
 impl Role {
     pub(crate) fn is_of_routes(&self) -> bool {
         self.name == "route"
     }
 
-    /// Whether work of the cluster fails without it.
-    pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
-        match self.name {
+    /// Whether work of the cluster fails without an action, as far as it is seen.
+    pub(crate) fn needs(&self, action: &str, used: &Used) -> bool {
+        let is_of_role = match self.name {
             "node" => true,
-            "load-balancer" => has_services,
-            _ if self.is_of_routes() => makes_routes,
+            "load-balancer" => used.services,
+            _ if self.is_of_routes() => used.routes,
             _ => false,
-        }
+        };
+        is_of_role && used.needs(action)
     }
 
     /// The actions, sorted and unique.
@@ -212,8 +259,8 @@ mod tests {
     #[test]
     fn every_operation_is_in_a_role_or_needs_nothing() {
         let granted: BTreeSet<Operation> = ROLES.iter().flat_map(|role| role.operations).copied().collect();
-        // Documents of the subscription, which every identity with a role in it may read.
-        let none = [ZONES_GET, PERMISSIONS_LIST];
+        // Documents of the subscription, which every identity with a role in it may read, and what is read in place of lists.
+        let none = [ZONES_GET, PERMISSIONS_LIST, VMSS_VM_NIC_LIST, VMSS_VM_PUBLIC_IP_GET];
         for operation in ALL {
             assert_ne!(granted.contains(operation), none.contains(operation), "{operation:?}");
         }

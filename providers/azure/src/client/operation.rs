@@ -44,6 +44,8 @@ resources! {
     VMSS_VM "Microsoft.Compute/virtualMachineScaleSets/virtualMachines" COMPUTE, COMPUTE_STACK, "virtualMachineScaleSet", "VirtualMachineScaleSetVM";
     VMSS_NIC "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "interface", "Interface";
     VMSS_PUBLIC_IP "Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "publicIPAddress", "PublicIPAddress";
+    VMSS_VM_NIC "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "interface", "Interface";
+    VMSS_VM_PUBLIC_IP "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces/ipConfigurations/publicIPAddresses" SCALE_SET_NETWORK, SCALE_SET_NETWORK, "publicIPAddress", "PublicIPAddress";
     DISK "Microsoft.Compute/disks" "2025-01-02", "2019-03-01", "disk", "Disk";
     COMPUTE_PROVIDER "Microsoft.Compute" "2021-04-01", "2021-04-01", "virtualMachine", "Provider";
     COMPUTE_OPERATION "Microsoft.Compute/locations/operations" COMPUTE, COMPUTE_STACK, "virtualMachine", "Operation";
@@ -54,7 +56,6 @@ resources! {
     NIC "Microsoft.Network/networkInterfaces" NETWORK, NETWORK_STACK, "interface", "Interface";
     SECURITY_GROUP "Microsoft.Network/networkSecurityGroups" NETWORK, NETWORK_STACK, "securityGroup", "SecurityGroup";
     ROUTE_TABLE "Microsoft.Network/routeTables" NETWORK, NETWORK_STACK, "routeTable", "RouteTable";
-    VIRTUAL_NETWORK "Microsoft.Network/virtualNetworks" NETWORK, NETWORK_STACK, "virtualNetwork", "VirtualNetwork";
     SUBNET "Microsoft.Network/virtualNetworks/subnets" NETWORK, NETWORK_STACK, "subnets", "Subnet";
     PRIVATE_LINK "Microsoft.Network/privateLinkServices" NETWORK, "2019-03-01", "privateLinkService", "PrivateLinkService";
     PRIVATE_LINK_CONNECTION "Microsoft.Network/privateLinkServices/privateEndpointConnections" NETWORK, "2019-03-01", "privateLinkService", "PrivateEndpointConnection";
@@ -147,6 +148,8 @@ operations! {
     VMSS_VM_PUT VMSS_VM Verb::Put, "vmssvm_update";
     VMSS_NIC_LIST VMSS_NIC Verb::List, "interfaces_list_vmss";
     VMSS_PUBLIC_IP_LIST VMSS_PUBLIC_IP Verb::List, "public_ip_addresses_list_vmss";
+    VMSS_VM_NIC_LIST VMSS_VM_NIC Verb::List, "interfaces_list_vmss_vm";
+    VMSS_VM_PUBLIC_IP_GET VMSS_VM_PUBLIC_IP Verb::Get, "public_ip_addresses_get_vmss_vm";
     DISK_GET DISK Verb::Get, "disks_get";
     ZONES_GET COMPUTE_PROVIDER Verb::Get, "zones_get";
     COMPUTE_OPERATION_GET COMPUTE_OPERATION Verb::Get, "compute_operations_get";
@@ -169,7 +172,6 @@ operations! {
     NSG_PUT SECURITY_GROUP Verb::Put, "security_groups_create_or_update";
     ROUTES_GET ROUTE_TABLE Verb::Get, "route_tables_get";
     ROUTES_PUT ROUTE_TABLE Verb::Put, "route_tables_create_or_update";
-    VNET_GET VIRTUAL_NETWORK Verb::Get, "virtual_networks_get";
     SUBNET_GET SUBNET Verb::Get, "subnets_get";
     SUBNET_PUT SUBNET Verb::Put, "subnets_create_or_update";
     PLS_LIST PRIVATE_LINK Verb::List, "private_link_services_list";

@@ -7,11 +7,13 @@ use ccm_kit::inspect::migration::{configuration, nodes, services};
 use ccm_provider::{Aspects, Check, Claims, Finding, InstancesV2 as _, Severity};
 
 use super::{Inspector, unchecked};
+use crate::annotations::{Annotations, PIP_PREFIX, PIP_PREFIX_IPV6, PLS_CREATE, Scheme, scheme_of};
 use crate::client::id::same;
 use crate::client::is_forbidden;
-use crate::client::operation::{PERMISSIONS_LIST, VM_LIST};
+use crate::client::operation::{PERMISSIONS_LIST, VM_LIST, VMSS_VM};
 use crate::loadbalancer::wanted::ports::probes_without_path;
-use crate::permissions::{ROLES, Role, is_granted};
+use crate::node::identity::{Key, wanted};
+use crate::permissions::{ROLES, Role, Used, in_place_of, is_granted};
 use crate::start::config::{LimitConfig, in_words};
 
 const PERMISSIONS: &str = "permissions";
@@ -67,7 +69,7 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
             by_place.entry(role.place(config, &action)).or_default().push((role, action));
         }
     }
-    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
+    let used = used(azure, claims);
     for (place, actions) in by_place {
         let listed = azure.shared.client.list(PERMISSIONS_LIST, &place.0, &place.1, Query::default()).await;
         let granted = match listed {
@@ -80,22 +82,52 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
         for own in actions.chunk_by(|(one, _), (other, _)| one.purpose == other.purpose) {
             let Some((role, _)) = own.first() else { continue };
             let missing = own.iter().map(|(_, action)| &**action).filter(|action| !is_granted(&granted, action));
-            let is_needed = role.is_needed(has_services, azure.routes.is_some());
-            checks.push(of_role(role, subject(&place), &missing.collect::<Vec<_>>(), is_needed));
+            let fails = |action: &&str| {
+                let is_done = in_place_of(action).is_some_and(|other| is_granted(&granted, &other));
+                role.needs(action, &used) && !is_done
+            };
+            let (failing, others) = missing.partition::<Vec<_>, _>(fails);
+            checks.extend(of_role(role, subject(&place), &failing, &others));
         }
     }
     checks
 }
 
-fn of_role(role: &Role, subject: String, missing: &[&str], is_needed: bool) -> Check {
-    let purpose = role.purpose;
-    let text = format!("missing for {purpose}: {}", missing.join(", "));
-    let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
-    match is_needed {
-        _ if missing.is_empty() => Check::good(PERMISSIONS, subject, format!("granted for {purpose}")),
-        true => Check::error(PERMISSIONS, subject, text, fix),
-        false => Check::warning(PERMISSIONS, subject, format!("{text}; nothing seen here needs it"), fix),
+/// What the cluster uses.
+fn used(azure: &Inspector, claims: &Claims) -> Used {
+    let config = &azure.shared.config;
+    let wanting = || claims.services.iter().filter(|service| service.wants_load_balancer());
+    let any = |is: fn(Annotations<'_>) -> bool| wanting().any(|it| is(Annotations::read(&it.metadata.annotations)));
+    let keys = claims.nodes.iter().filter_map(|node| wanted(node).ok()).map(|wanted| wanted.key);
+    // A node without a provider ID may be anywhere.
+    let (sets, machines) = keys.fold((false, false), |(sets, machines), key| match key {
+        Key::Machine(id) => (sets || id.is(VMSS_VM.kind), machines || !id.is(VMSS_VM.kind)),
+        Key::Name { .. } => (true, true),
+    });
+    Used {
+        services: wanting().next().is_some(),
+        routes: azure.routes.is_some(),
+        sets,
+        machines,
+        pools: config.balancing.pools,
+        prefixes: any(|annotations| annotations.has(&PIP_PREFIX) || annotations.has(&PIP_PREFIX_IPV6)),
+        private_links: any(|annotations| annotations.has(&PLS_CREATE)),
+        subnets: any(|annotations| scheme_of(annotations) == Scheme::Internal),
     }
+}
+
+/// An error for the actions without which something fails, and a warning for the others.
+fn of_role(role: &Role, subject: String, failing: &[&str], others: &[&str]) -> Vec<Check> {
+    let purpose = role.purpose;
+    if failing.is_empty() && others.is_empty() {
+        return vec![Check::good(PERMISSIONS, subject, format!("granted for {purpose}"))];
+    }
+    let text = |missing: &[&str]| format!("missing for {purpose}: {}", missing.join(", "));
+    let fix = "assign the custom role of manifests/azure/roles to the identity, if you use this";
+    let error = (!failing.is_empty()).then(|| Check::error(PERMISSIONS, &*subject, text(failing), fix));
+    let unneeded = || format!("{}; nothing seen here needs it", text(others));
+    let warning = (!others.is_empty()).then(|| Check::warning(PERMISSIONS, &*subject, unneeded(), fix));
+    error.into_iter().chain(warning).collect()
 }
 
 /// The optional right on the subscription.

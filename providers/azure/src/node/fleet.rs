@@ -1,17 +1,18 @@
-//! The machines of the cluster, read in lists: one for each scale set and resource group, never one for each node.
+//! The machines of the cluster, read in lists: one for each scale set and resource group, and one for each node only where
+//! the role has the permissions of the Go program alone.
 //!
 //! A list is read again when it is older than its reader allows, and only the list that can hold what is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ccm_kit::http::Query;
 use ccm_kit::{Cached, Interrupted, Stamped};
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -20,10 +21,14 @@ use super::machine::{Interface, Machine, ScaleSet, State};
 use crate::client::id::ArmId;
 use crate::client::operation::{
     NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST, VMSS_VM_LIST,
+    VMSS_VM_NIC_LIST, VMSS_VM_PUBLIC_IP_GET,
 };
 use crate::client::view::{id, text};
 use crate::client::{ApiError, Client, is_forbidden, is_invalid};
 use crate::start::config::Config;
+
+/// Reads of single instances at once.
+const EACH: usize = 16;
 
 /// A resource group, or a scale set: what holds machines and their network objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,6 +163,8 @@ impl<V: Send + Sync + 'static> Lists<V> {
 struct Reader {
     client: Client,
     without_view: bool,
+    /// Whether the log names the permission for the interfaces of a scale set.
+    warned: Arc<Once>,
 }
 
 /// The ages up to which lists are used when nothing is missing in them.
@@ -209,7 +216,7 @@ struct Inner {
 impl Fleet {
     pub(crate) fn new(client: Client, without_view: bool) -> Self {
         Self(Arc::new(Inner {
-            reader: Reader { client, without_view },
+            reader: Reader { client, without_view, warned: Arc::new(Once::new()) },
             sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
             machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
             interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
@@ -303,17 +310,51 @@ impl Reader {
     }
 
     async fn interfaces(self, holder: Holder) -> Result<Interfaces, ApiError> {
+        let listed = match (self.network(&holder, NIC_LIST, VMSS_NIC_LIST).await, &holder) {
+            // The Go program reads them of each instance, and roles for it grant no more.
+            (Err(denied), Holder::ScaleSet(set)) if is_forbidden(&denied) => {
+                self.interfaces_of_each(set, denied).await?
+            }
+            (listed, _) => listed?,
+        };
         let mut by_machine = Interfaces::new();
-        for interface in self.network(&holder, NIC_LIST, VMSS_NIC_LIST).await?.iter().filter_map(Interface::read) {
+        for interface in listed.iter().filter_map(Interface::read) {
             by_machine.entry(interface.machine.clone()).or_default().push(interface);
         }
         Ok(by_machine)
     }
 
+    /// The interfaces of a scale set whose list is denied.
+    async fn interfaces_of_each(&self, set: &ArmId, denied: ApiError) -> Result<Vec<Value>, ApiError> {
+        let instances = self.client.list_in(VMSS_VM_LIST, set, Query::default()).await?.unwrap_or_default();
+        let instances: Vec<ArmId> = instances.iter().filter_map(|instance| id(instance, "/id")).collect();
+        let list = async |instance: ArmId| self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default()).await;
+        let listed: Result<Vec<_>, _> = stream::iter(instances).map(list).buffer_unordered(EACH).try_collect().await;
+        let listed = listed.map_err(|error| if is_forbidden(&error) { denied.clone() } else { error })?;
+        self.warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
+        Ok(listed.into_iter().flatten().flatten().collect())
+    }
+
     async fn public_ips(self, holder: Holder) -> Result<PublicIps, ApiError> {
-        let listed = self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST).await?;
+        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST).await {
+            Err(denied) if is_forbidden(&denied) && !holder.is_group() => {
+                self.public_ips_of_each(holder, denied).await?
+            }
+            listed => listed?,
+        };
         let address = |object: &Value| Some((id(object, "/id")?, text(object, "/properties/ipAddress").parse().ok()?));
         Ok(listed.iter().filter_map(address).collect())
+    }
+
+    /// The public IPs of a scale set whose list is denied.
+    async fn public_ips_of_each(&self, set: Holder, denied: ApiError) -> Result<Vec<Value>, ApiError> {
+        let interfaces = self.clone().interfaces(set).await?;
+        let configs = interfaces.into_values().flatten().flat_map(|interface| interface.configs);
+        let read = async |id: ArmId| self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await;
+        let ids: Vec<ArmId> = configs.filter_map(|config| config.public_ip).collect();
+        let found: Result<Vec<_>, _> = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect().await;
+        let found = found.map_err(|error| if is_forbidden(&error) { denied } else { error })?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {

@@ -96,7 +96,6 @@ impl MatrixCloud for Cloud {
         const LINK: &str = "no Service has a private link service";
         &[
             ("Microsoft.Compute/locations/operations/read", MACHINES),
-            ("Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read", MACHINES),
             ("Microsoft.Compute/virtualMachineScaleSets/read", MACHINES),
             ("Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read", MACHINES),
             ("Microsoft.Compute/virtualMachineScaleSets/virtualMachines/write", MACHINES),
@@ -106,7 +105,6 @@ impl MatrixCloud for Cloud {
             ("Microsoft.Network/privateLinkServices/privateEndpointConnections/delete", LINK),
             ("Microsoft.Network/privateLinkServices/write", LINK),
             ("Microsoft.Network/publicIPPrefixes/read", "no Service names a prefix"),
-            ("Microsoft.Network/virtualNetworks/read", "the configuration names the subnet"),
             ("Microsoft.Network/virtualNetworks/subnets/write", LINK),
         ]
     }

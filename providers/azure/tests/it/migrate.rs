@@ -90,6 +90,24 @@ async fn a_missing_right_is_an_error_if_work_that_is_there_needs_it() {
     assert_eq!(of(&with, "permissions"), [(Severity::Error, expected)]);
 }
 
+/// A list that another permission replaces, what no Service asks for, and the interfaces of machines that no node is.
+#[tokio::test]
+async fn a_missing_right_that_nothing_here_needs_is_a_warning() {
+    let denied = ["Compute/virtualMachineScaleSets/networkInterfaces/read", "Network/locations/operations/read"];
+    let denied = denied.into_iter().chain(["Network/publicIPPrefixes/read", "Network/networkInterfaces/write"]);
+    let not_actions = denied.map(|action| format!("Microsoft.{action}")).collect();
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    let found = checks(&bed, &Claims { services: vec![web("tcp").into()], ..claims() }).await;
+    let severities =
+        |found: &[Check]| of(found, "permissions").iter().map(|(severity, _)| *severity).collect::<Vec<_>>();
+    assert_eq!(severities(&found), [Severity::Warning; 3], "nodes, Services, routes: {found:?}");
+    let each = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces/read".to_owned();
+    bed.cloud.world(|world| world.options.not_actions.push(each));
+    let found = checks(&bed, &claims()).await;
+    assert_eq!(severities(&found), [Severity::Error, Severity::Warning, Severity::Warning], "{found:?}");
+}
+
 #[tokio::test]
 async fn rights_for_routes_are_not_checked_where_the_flags_make_none() {
     let not_actions = vec!["Microsoft.Network/routeTables/write".to_owned()];
@@ -117,8 +135,11 @@ async fn rights_are_needed_in_the_group_of_their_objects() {
         bed.uniform("pool", 1);
         bed
     };
-    let claims = Claims { services: vec![web("tcp").into()], ..claims() };
-    let actions = ["Microsoft.Network/routeTables/write", "Microsoft.Network/virtualNetworks/subnets/join/action"];
+    let mut internal = web("tcp");
+    let annotations = &mut internal.metadata.annotations;
+    annotations.insert("service.beta.kubernetes.io/azure-load-balancer-internal".to_owned(), "true".to_owned());
+    let claims = Claims { services: vec![internal.into()], ..claims() };
+    let actions = ["Microsoft.Network/routeTables/write", "Microsoft.Network/virtualNetworks/subnets/read"];
     let bed = excluded("net", &actions);
     let found = checks_with(&bed, &claims, network).await;
     let errors: Vec<(&str, &str)> = found

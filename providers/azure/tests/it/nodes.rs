@@ -50,6 +50,34 @@ async fn an_instance_of_a_uniform_set_gets_its_metadata() {
     bed.is_clean();
 }
 
+/// Roles for the Go program grant the interfaces and public IPs of an instance, and not those of a set.
+#[tokio::test]
+async fn a_role_for_single_instances_gives_nodes_their_addresses() {
+    let kinds = |metadata: &InstanceMetadata| {
+        addresses(metadata).into_iter().map(|(kind, _)| kind.to_owned()).collect::<Vec<_>>()
+    };
+    let set = "Microsoft.Compute/virtualMachineScaleSets";
+    let of_set = ["networkInterfaces/read", "publicIPAddresses/read"].map(|kind| format!("{set}/{kind}"));
+    let of_instance = format!("{set}/virtualMachines/networkInterfaces/read");
+    let bed = Bed::start(Options { not_actions: of_set.into(), ..Options::default() });
+    let seed = SetSeed { name: "pool", instances: 3, zones: &["1"], public: true, ..SetSeed::default() };
+    bed.cloud.world(|world| world.scale_set(&seed));
+    let provider = bed.process("").await;
+    let nodes = ["pool000000", "pool000001", "pool000002"].map(|name| node(name, ""));
+    for answer in look_up(&provider, &nodes, Aspects::METADATA).await {
+        assert_eq!(kinds(&metadata(&answer)), ["InternalIP", "Hostname", "ExternalIP"]);
+    }
+    let mark = bed.cloud.mark();
+    look_up(&provider, &nodes, Aspects::METADATA).await;
+    assert_eq!(bed.calls(mark), Vec::<String>::new(), "within the age of the lists");
+    // Without both, the permission of the list is the one to grant.
+    bed.cloud.world(|world| world.options.not_actions.push(of_instance));
+    let answer = one(&bed.process("").await, &nodes[0]).await;
+    let error = found(&answer).metadata.as_ref().unwrap_err().to_string();
+    assert!(error.contains("lacks Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read"), "{error}");
+    bed.is_clean();
+}
+
 #[tokio::test]
 async fn a_new_node_has_its_public_address_at_once() {
     let bed = Bed::start(Options::default());
