@@ -20,15 +20,11 @@ use crate::client::id::ArmId;
 pub(super) fn explained(refused: &Refused, id: &ArmId, shares: Shares<'_>, error: ProviderError) -> ProviderError {
     let text = error.to_string();
     let named = shares.named(&text);
-    let explained = match error.class() {
-        ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict => {
-            explained_by(refused, id, shares, &named, &text, error.clone())
-        }
-        _ => error.clone(),
-    };
+    let is_of_some = matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict);
+    let explained = is_of_some.then(|| explained_by(refused, id, shares, &named, &text, error.clone()));
     match movers_stay(refused, id, shares, &named, &error) {
         true => ProviderError::new(ErrorClass::Conflict, text),
-        false => explained,
+        false => explained.unwrap_or(error),
     }
 }
 
