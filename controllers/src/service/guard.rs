@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
     Aspects, EventType, EvidenceKind, Lookup, NodeRef, ProviderError, Service, ServiceAction, Severity, Subject,
 };
@@ -67,7 +68,8 @@ impl ServiceController {
         }
         // A Node that is registered again has no provider ID until it is initialized.
         let lacks_id = |host: &NodeRef, now: &NodeRef| {
-            now.provider_id_or_empty().is_empty() && !host.provider_id_or_empty().is_empty()
+            let is_new = now.has_taint(TAINT_UNINITIALIZED) && !host.has_taint(TAINT_UNINITIALIZED);
+            is_new || now.provider_id_or_empty().is_empty() && !host.provider_id_or_empty().is_empty()
         };
         let is_missing = |host: &&NodeRef| self.shared.nodes.get(&host.name).is_none_or(|now| lacks_id(host, &now));
         let missing: Arc<[NodeRef]> = known.present.iter().filter(is_missing).cloned().collect();
@@ -103,7 +105,9 @@ impl ServiceController {
     async fn hosts_are_nodes(&self, service: &Arc<Service>) -> Result<(), NotNodes> {
         let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
         let nodes = self.shared.nodes.list();
-        let nodes: Arc<[NodeRef]> = nodes.into_iter().filter(|node| !foreign(node.provider_id.as_deref())).collect();
+        // One that is registered again lacks its labels until it is initialized.
+        let counts = |node: &NodeRef| !foreign(node.provider_id.as_deref()) && !node.has_taint(TAINT_UNINITIALIZED);
+        let nodes: Arc<[NodeRef]> = nodes.into_iter().filter(counts).collect();
         let has_address = !service.status.load_balancer.ingress.is_empty();
         let unknown = |reason: &str| Err(NotNodes::Unknown(reason.to_owned()));
         if nodes.is_empty() && has_address {

@@ -267,7 +267,8 @@ async fn a_range_waits_for_the_deletions_of_all_its_routes() {
     let table = Table(Mutex::new(vec![route("10.0.3.0/24 gone"), route("10.0.3.0/24 kept")]));
     let shared = test_shared::shared();
     shared.nodes.apply(node("next", KEPT.1, "10.9.0.1"));
-    let (controller, writes) = RouteController::new(shared, Arc::new(table), Arc::new(Events::default()), cluster());
+    let events = Arc::new(Events::default());
+    let (controller, writes) = RouteController::new(shared, Arc::new(table), events.clone(), cluster());
     controller.departed.lock().extend(names("gone kept"));
     let leadership = controller.shared.leadership.clone();
     tokio::select! {
@@ -276,6 +277,7 @@ async fn a_range_waits_for_the_deletions_of_all_its_routes() {
         }
         () = carry_out(writes, leadership) => unreachable!("it leads"),
     }
+    assert!(events.0.lock().is_empty(), "no creation was tried");
 }
 
 #[tokio::test]

@@ -493,7 +493,7 @@ async fn a_full_classic_balancer_all_of_whose_instances_are_replaced_is_never_em
 async fn a_classic_balancer_is_not_emptied_for_instances_that_aws_refuses() {
     let empty = "would be empty";
     for (refusal, left, text) in
-        [("InvalidInstance", 3, empty), ("ValidationError", 1, empty), ("AccessDenied", 3, "AccessDenied")]
+        [("InvalidInstance", 3, empty), ("ValidationError", 3, empty), ("AccessDenied", 3, "AccessDenied")]
     {
         let mut bed = Bed::start("");
         let process = bed.process().await;
@@ -501,8 +501,10 @@ async fn a_classic_balancer_is_not_emptied_for_instances_that_aws_refuses() {
         bed.ensure(&*process, &web).await;
         bed.add_nodes(3);
         bed.nodes.drain(..3);
-        let refused = Rule::every(code(refusal, "as the test says"));
-        bed.aws.fault(refused.on("elb", "RegisterInstancesWithLoadBalancer"));
+        for id in of_nodes(&bed) {
+            let refused = Rule::every(code(refusal, "as the test says")).on("elb", "RegisterInstancesWithLoadBalancer");
+            bed.aws.fault(Rule { params: Some(id), ..refused });
+        }
         for _ in 0..4 {
             bed.aws.clock().step(Duration::from_secs(60));
             // What stays is not awaited to be gone.

@@ -41,7 +41,7 @@ fn explained_by(
         (None, Shares::Security(_)) if named.is_empty() && error.class() != ErrorClass::Conflict => error.wrap(
             format!("{}: the error names no Service, so that the rules of all wait; correct what it says", object(id)),
         ),
-        (None, _) if named.is_empty() && is_final(&error) => {
+        (None, _) if shares.len() > 0 && named.is_empty() && is_final(&error) => {
             error.wrap(format!("{} cannot be written; correct what the error says", object(id)))
         }
         (None, _) => error,
@@ -75,11 +75,6 @@ fn movers_stay(
     error: &ProviderError,
 ) -> bool {
     let Shares::Balancer(edits) = shares else { return false };
-    for edit in edits {
-        if let Some(from) = edit.follows.first().and_then(ArmId::parent) {
-            refused.moves(&edit.key, edit.fingerprint, without_internal(from.name()).0);
-        }
-    }
     let Some(time) = keeping(error) else { return false };
     let (this, _) = without_internal(id.name());
     let is_meant = |edit: &&Edit| named.is_empty() || named.iter().any(|(key, ..)| *key == edit.key);

@@ -22,6 +22,7 @@ use super::explained::{address_stays, approves_unseen, explained, is_final, obje
 use super::json;
 use super::known::LATE;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, Pools};
+use super::names::without_internal;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::security::has_failed;
@@ -253,6 +254,12 @@ impl Writer<'_> {
     }
 
     async fn send(&self, request: &client::Write, write: &Write, made: &Made) -> Result<Written, ProviderError> {
+        // A later call does not see any more where they come from.
+        if let Write::Balancer(change) | Write::DeleteBalancer(change) = write {
+            let (from, _) = without_internal(&change.name);
+            let moving = change.edits.iter().filter(|edit| edit.moves);
+            moving.for_each(|edit| self.reads.refused.moves(&edit.key, edit.fingerprint, from));
+        }
         let writing = self.reads.known.writing(&request.id);
         let sent = self.client.begin(request).await;
         match &sent {

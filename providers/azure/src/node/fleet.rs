@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::machine::{Interface, Machine, ScaleSet, State};
 use crate::client::id::ArmId;
@@ -27,8 +27,10 @@ use crate::client::view::{id, text};
 use crate::client::{ApiError, Client, is_forbidden, is_invalid};
 use crate::start::config::Config;
 
-/// Reads of single instances at once.
+/// Reads of single instances at once, and the time for all of them: a list has a minute. The error of one that takes
+/// longer names the permission that makes it one call.
 const EACH: usize = 16;
+const EACH_DEADLINE: Duration = Duration::from_secs(25);
 
 /// A resource group, or a scale set: what holds machines and their network objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,6 +280,18 @@ impl Fleet {
     }
 }
 
+/// What was read of each instance; `denied` if that is not permitted either, or takes too long.
+async fn in_time<T>(
+    reads: impl Future<Output = Result<Vec<T>, ApiError>>,
+    denied: &ApiError,
+) -> Result<Vec<T>, ApiError> {
+    match timeout(EACH_DEADLINE, reads).await {
+        Ok(Err(error)) if is_forbidden(&error) => Err(denied.clone()),
+        Ok(read) => read,
+        Err(_) => Err(denied.clone()),
+    }
+}
+
 impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
@@ -329,8 +343,8 @@ impl Reader {
         let instances = self.client.list_in(VMSS_VM_LIST, set, Query::default()).await?.unwrap_or_default();
         let instances: Vec<ArmId> = instances.iter().filter_map(|instance| id(instance, "/id")).collect();
         let list = async |instance: ArmId| self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default()).await;
-        let listed: Result<Vec<_>, _> = stream::iter(instances).map(list).buffer_unordered(EACH).try_collect().await;
-        let listed = listed.map_err(|error| if is_forbidden(&error) { denied.clone() } else { error })?;
+        let all = stream::iter(instances).map(list).buffer_unordered(EACH).try_collect::<Vec<_>>();
+        let listed = in_time(all, &denied).await?;
         self.warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
         Ok(listed.into_iter().flatten().flatten().collect())
     }
@@ -352,9 +366,8 @@ impl Reader {
         let configs = interfaces.into_values().flatten().flat_map(|interface| interface.configs);
         let read = async |id: ArmId| self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await;
         let ids: Vec<ArmId> = configs.filter_map(|config| config.public_ip).collect();
-        let found: Result<Vec<_>, _> = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect().await;
-        let found = found.map_err(|error| if is_forbidden(&error) { denied } else { error })?;
-        Ok(found.into_iter().flatten().collect())
+        let all = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect::<Vec<_>>();
+        Ok(in_time(all, &denied).await?.into_iter().flatten().collect())
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {

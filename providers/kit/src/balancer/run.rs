@@ -275,7 +275,9 @@ impl<C: BalancerCloud> Run<'_, C> {
         let is_there = |(index, one): (usize, &Step<C::Write>)| {
             !one.prepares || one.object() != step.object() || results.done.contains(&index)
         };
-        let is_missing = of_items().any(|(_, one)| self.memory.removed_for(one, self.work).is_some());
+        // What is being deleted is missing soon.
+        let is_going = |one: &Step<C::Write>| self.parked.contains_key(&one.object());
+        let is_missing = of_items().any(|(_, one)| is_going(one) || self.memory.removed_for(one, self.work).is_some());
         let is_refused = |(index, one): (usize, &Step<C::Write>)| {
             // After any other failure of a deletion, it may be gone.
             let is_it = |error: &ProviderError| is_refused(error, one.summary.verb != Verb::Delete);

@@ -272,7 +272,9 @@ impl Cloud for SimulatedGce {
     fn try_next(&self) -> String {
         let admin = self.gce.admin_url();
         format!(
-            "Or look at the project: curl {admin}/ledger/counts counts the calls, curl {admin} lists what else there is."
+            "Or look at the project: curl {admin}/ledger/counts counts the calls, curl {admin} lists what else there is. \
+             The commands of ccm also need GCE_METADATA_HOST={} in their environment.",
+            self.metadata.host()
         )
     }
 }

@@ -278,7 +278,11 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         && !others.is_empty()
     {
         leave(step, targets::only(write.clone(), std::slice::from_ref(first)), of.clone(), outputs, reads).await?;
-        rest = others;
+        match outputs.refuses(successors) {
+            // There was room: it is not full.
+            true => come_back(step, of.clone(), first, outputs, reads).await,
+            false => rest = others,
+        }
     }
     if outputs.refuses(successors) {
         outputs.refused.extend(rest.iter().map(|id| Refused {
@@ -292,6 +296,16 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         return Err(ProviderError::unknown(format!("instances {} {text}", first_few(&stay))));
     }
     leave(step, targets::only(write, rest), of, outputs, reads).await
+}
+
+/// Registers an instance that has left a classic balancer for others, which AWS refuses.
+async fn come_back(step: &Step, balancer: String, id: &str, outputs: &mut Outputs, reads: &Reads) {
+    let instances = vec![id.to_owned()];
+    let write = Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer, instances });
+    outputs.again.push(write.clone());
+    if let Err(error) = one(step, write, outputs, reads).await {
+        tracing::warn!(%error, instance = id, "an instance that has left for others cannot come back");
+    }
 }
 
 /// Deregisters targets, and registers those for which a full classic balancer had no room.

@@ -167,7 +167,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         own_pools: [Family::V4, Family::V6].iter().filter_map(own_pool).collect(),
         own_hosts: None,
         key,
-        fingerprint: fingerprint(service),
+        fingerprint: fingerprint(service, &placing(env, work)),
         action: work.action,
         names: Names::new(service, subnet.clone()),
         scheme,
@@ -398,9 +398,11 @@ pub(super) fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
-/// Another one after a change of the Service.
-fn fingerprint(service: &Service) -> u64 {
+/// Another one after a change of what a plan reads of the Service.
+fn fingerprint(service: &Service, placing: &Placing) -> u64 {
     let mut hasher = DefaultHasher::new();
-    format!("{} {:?} {:?}", service.metadata.uid, service.spec, service.metadata.annotations).hash(&mut hasher);
+    let is_read = |key: &str| key.to_ascii_lowercase().starts_with(keys::DOMAIN);
+    let read: Vec<_> = service.metadata.annotations.iter().filter(|(key, _)| is_read(key)).collect();
+    format!("{} {:?} {read:?} {placing:?}", service.metadata.uid, service.spec).hash(&mut hasher);
     hasher.finish()
 }

@@ -202,3 +202,25 @@ async fn a_restart_empties_no_balancer_with_a_host_that_is_not_in_the_cluster() 
     rig.pass(10 * MINUTE).await;
     assert_eq!(*cloud.calls.lock(), [""; 0]);
 }
+
+/// Its labels come with its initialization.
+#[tokio::test(start_paused = true)]
+async fn a_restart_empties_no_balancer_with_a_host_whose_node_is_registered_again() {
+    let (rig, cloud, manager) = pools(&[("s", "b")], &[("b1", "b"), ("c1", "c")]).await;
+    manager.stop().await.unwrap();
+    rig.delete("nodes", "", "b1").await;
+    rig.create(node("b1").provider_id("fake://b1").uninitialized()).await;
+    let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    rig.until_event("s", "LoadBalancerHostsKept").await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(*cloud.calls.lock(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_node_is_registered_again_stays_until_the_node_has_its_labels() {
+    let (rig, cloud, _manager) = pools(&[("s", "b")], &[("b1", "b"), ("c1", "c")]).await;
+    rig.delete("nodes", "", "b1").await;
+    rig.create(node("b1").provider_id("fake://b1").uninitialized()).await;
+    rig.until_event("s", "LoadBalancerHostsKept").await;
+    assert_eq!(*cloud.calls.lock(), [""; 0]);
+}
