@@ -3,14 +3,23 @@
 use ccm_kit::models;
 
 use super::filter::Filter;
-use super::operation::{INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL};
+use super::operation::{INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL, Operation};
 use super::resource::{Scope, last_part};
 use super::{ApiError, Client, named};
 
 /// The fields of a list. The metadata of an instance may have 512 KB, and a page 500 instances.
-pub(super) const LISTED: &str = "kind,nextPageToken,warning,items(name,status,zone,machineType,tags/items,\
-    networkInterfaces(name,fingerprint,network,subnetwork,networkIP,accessConfigs/natIP,ipv6Address,ipv6AccessType,\
-    ipv6AccessConfigs/externalIpv6,aliasIpRanges/ipCidrRange))";
+pub(super) fn listed(operation: Operation) -> Option<String> {
+    let instances = match operation {
+        INSTANCE_LIST => "items",
+        INSTANCE_LIST_ALL => "unreachables,items/*/warning,items/*/instances",
+        _ => return None,
+    };
+    Some(format!(
+        "kind,nextPageToken,warning,{instances}(name,status,zone,machineType,tags/items,networkInterfaces(name,fingerprint,\
+         network,subnetwork,networkIP,accessConfigs/natIP,ipv6Address,ipv6AccessType,ipv6AccessConfigs/externalIpv6,\
+         aliasIpRanges/ipCidrRange))"
+    ))
+}
 
 models! {
     /// An instance.

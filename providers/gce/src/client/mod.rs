@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::filter::Filter;
 use self::metrics::Metrics;
-use self::operation::{DISK_GET, INSTANCE_LIST, Operation, Verb};
+use self::operation::{DISK_GET, Operation, Verb};
 use self::resource::{Collection, Links, Scope};
 use self::session::{Message, Session};
 pub(crate) use self::write::{Sent, Write, is_passing};
@@ -304,8 +304,7 @@ fn paged(operation: Operation, filter: &Filter, token: Option<&str>) -> Query {
     let filter = filter.to_string();
     let query = if filter.is_empty() { Query::default() } else { Query::default().with("filter", &filter) };
     let query = query.with("maxResults", "500");
-    let fields = (operation == INSTANCE_LIST).then_some(instance::LISTED);
-    let query = fields.iter().fold(query, |query, fields| query.with("fields", fields));
+    let query = instance::listed(operation).iter().fold(query, |query, fields| query.with("fields", fields));
     token.iter().fold(query, |query, token| query.with("pageToken", token))
 }
 

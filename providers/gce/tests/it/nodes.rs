@@ -130,6 +130,26 @@ async fn without_the_list_of_the_project_an_instance_of_a_managed_zone_is_found(
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
 
+/// They may have 512 KB each.
+#[tokio::test]
+async fn metadata_of_instances_is_not_listed_for_nodes_without_a_provider_id() {
+    let bed = Bed::start(Options::default());
+    // Not compressible.
+    let value: String = (1..10_000_u64).map(|n| format!("{:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    let metadata = json!({"metadata": {"items": [{"key": "user-data", "value": value}]}});
+    for name in ["n0", "n1"] {
+        bed.instance_in(ZONE, name, metadata.clone());
+    }
+    let provider = with_flags(&bed, "", &[]).await;
+    let mark = bed.cloud.mark();
+    let answers = provider.instances().unwrap().lookup(&[node("n0", ""), node("n1", "")], Aspects::METADATA).await;
+    assert!(answers.iter().all(|answer| found(answer).metadata.is_ok()), "{answers:?}");
+    assert_eq!(bed.calls(mark), ["instances.aggregatedList"]);
+    let largest = bed.cloud.ledger(|ledger| ledger.since(mark).map(|call| call.bytes_out).max());
+    assert!(largest < Some(50_000), "{largest:?}");
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
 /// 500 instances with this metadata would have more bytes than an answer may have.
 #[tokio::test]
 async fn metadata_of_instances_is_not_listed() {

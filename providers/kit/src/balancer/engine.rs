@@ -142,6 +142,7 @@ impl<C: BalancerCloud> Engine<C> {
             if let Some(error) = error.clone().filter(|_| refused.contains(&place)) {
                 return Err(error).into();
             }
+            let error = error.map(|error| run.reported(item, error));
             let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
             self.answer(item, error, &reached, !planned.is_empty())
         });

@@ -20,6 +20,8 @@ use super::{BalancerCloud, Operation, Progress, Written};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The same if other Services of the call are ready for their answers, or others wait for its end.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
+/// An operation that is not done after this time is reported as a failure, and looked at in these intervals.
+const LONG: (Duration, Duration) = (Duration::from_secs(1800), Duration::from_secs(60));
 /// The shortest and the longest pause between two polls of an operation; in between it is a third of its age.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
@@ -223,6 +225,19 @@ impl<C: BalancerCloud> Run<'_, C> {
                     }
                 }
             }
+        }
+    }
+
+    /// The answer to a Service that waits: an operation that goes on for long is a failure that its user should see.
+    pub(super) fn reported(&self, item: &ServiceWork, error: ProviderError) -> ProviderError {
+        let key = item.service.key();
+        let is_long = |one: &&Arc<Parked<C::Write>>| one.services.contains(&key) && one.since.elapsed() >= LONG.0;
+        match error.is_in_progress() && self.parked.values().any(|one| is_long(&one)) {
+            true => {
+                let text = format!("{error} after half an hour; see why it does not end");
+                ProviderError::new(ErrorClass::Transient { after: Some(LONG.1) }, text)
+            }
+            false => error,
         }
     }
 

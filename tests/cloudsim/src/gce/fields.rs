@@ -1,4 +1,5 @@
-//! The parameter `fields`: a partial answer, `nextPageToken,items(name,tags/items)`.
+//! The parameter `fields`: a partial answer, `nextPageToken,items(name,tags/items)`. `*` is any field of an object:
+//! `items/*/instances(name)`.
 
 use super::errors;
 use crate::core::rest::{Problem, Reply};
@@ -33,7 +34,7 @@ impl Selection {
         let mut selection = Self::default();
         loop {
             let (name, inner) = Self::path(rest)?;
-            selection.0.insert(name, inner);
+            selection.add(name, inner);
             match rest.strip_prefix(',') {
                 Some(more) => *rest = more,
                 None => return Some(selection),
@@ -41,8 +42,14 @@ impl Selection {
         }
     }
 
+    fn add(&mut self, name: String, inner: Self) {
+        let own = self.0.entry(name).or_default();
+        inner.0.into_iter().for_each(|(name, inner)| own.add(name, inner));
+    }
+
     fn path(rest: &mut &str) -> Option<(String, Self)> {
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '*';
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let (name, more) = rest.split_at(end);
         if name.is_empty() {
             return None;
@@ -67,7 +74,8 @@ impl Selection {
             _ if self.0.is_empty() => value,
             Value::Array(list) => list.into_iter().map(|value| self.of(value)).collect(),
             Value::Object(fields) => {
-                let kept = fields.into_iter().filter_map(|(name, value)| Some((self.0.get(&name)?.of(value), name)));
+                let of = |name: &str| self.0.get(name).or_else(|| self.0.get("*"));
+                let kept = fields.into_iter().filter_map(|(name, value)| Some((of(&name)?.of(value), name)));
                 Value::Object(kept.map(|(value, name)| (name, value)).collect::<Map<_, _>>())
             }
             other => other,
@@ -86,6 +94,11 @@ mod tests {
             {"name": "a", "metadata": {"items": []}, "tags": {"items": ["x"], "fingerprint": "f"}}, {"name": "b"}]});
         let selection = Selection::parse("nextPageToken,items(name,tags/items)").unwrap();
         let expected = json!({"nextPageToken": "t", "items": [{"name": "a", "tags": {"items": ["x"]}}, {"name": "b"}]});
+        assert_eq!(selection.of(all), expected);
+        let all =
+            json!({"items": {"zones/a": {"instances": [{"name": "a", "id": 1}]}, "zones/b": {"warning": 1, "id": 2}}});
+        let selection = Selection::parse("items/*/warning,items/*/instances(name)").unwrap();
+        let expected = json!({"items": {"zones/a": {"instances": [{"name": "a"}]}, "zones/b": {"warning": 1}}});
         assert_eq!(selection.of(all), expected);
     }
 

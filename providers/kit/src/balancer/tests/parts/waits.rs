@@ -72,6 +72,22 @@ async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operation_that_does_not_end_is_an_error_after_half_an_hour() {
+    let hour = Fate::Takes(Duration::from_secs(3600));
+    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", hour)]);
+    let work = ensure(&["web", "other"]);
+    for is_late in [false, true] {
+        let answers = reconcile(&engine, &work).await;
+        let error = answers[0].result.as_ref().unwrap_err();
+        assert_eq!(error.is_in_progress(), !is_late, "{error}");
+        assert_eq!(error.to_string().ends_with("after half an hour; see why it does not end"), is_late, "{error}");
+        assert!(answers[1].result.is_ok());
+        tokio::time::sleep(Duration::from_secs(1800)).await;
+    }
+    assert!(reconcile(&engine, &work).await.remove(0).result.is_ok(), "it is followed to its end");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operation_is_left_soon_after_others_wait_for_the_end_of_the_call() {
     let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", Fate::Takes(LONG))]);
     let awaited = Arc::new(Stopping::default());
