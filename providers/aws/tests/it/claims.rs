@@ -344,9 +344,9 @@ async fn a_stopped_node_withholds_no_address_and_gets_traffic_when_it_runs() {
         set(InstanceState::Stopped);
         let (process, cluster) = watched(&bed).await;
         let web = of_kind("web", kind, &[]);
-        let status = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap();
-        assert_eq!(status.unwrap().ingress.len(), 1, "{kind}");
-        assert_eq!(bed.hosts(), [2], "{kind}");
+        let answer = process.reconcile_one(CLUSTER, &web, &bed.nodes, ServiceAction::Ensure).await;
+        assert_eq!(answer.result.unwrap().unwrap().ingress.len(), 1, "{kind}");
+        assert_eq!((bed.hosts(), answer.again), (vec![2], Some(Duration::from_secs(60))), "{kind}");
         let events = cluster.take_events();
         assert_eq!(events.iter().filter(|event| event.contains("node-2")).count(), 1, "{kind}: {events:?}");
         set(InstanceState::Running);
@@ -366,7 +366,9 @@ async fn an_instance_that_is_missing_once_stays_registered() {
         let id = bed.nodes[0].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
         bed.aws.world(|world| world.ec2.instances.remove(&id).unwrap());
         let mark = bed.aws.mark();
-        process.update(CLUSTER, &web, &bed.nodes).await.unwrap();
+        let answer = process.reconcile_one(CLUSTER, &web, &bed.nodes, ServiceAction::UpdateHosts).await;
+        answer.result.unwrap();
+        assert_eq!(answer.again, Some(Duration::from_secs(10)), "{kind}: it is looked for again");
         assert_eq!(bed.writes(mark), [""; 0], "{kind}");
     }
 }

@@ -64,6 +64,7 @@ mod tests {
         let key = "cloud.google.com/network-tier".to_owned();
         service.metadata.annotations = [(key.clone(), "standard".to_owned())].into();
         assert_eq!(Checks.service(&service)[0].key, key);
+        assert!(!Checks.needs_node_ports());
         service.metadata.annotations = [(key, "Standard".to_owned())].into();
         assert_eq!(Checks.service(&service), []);
     }

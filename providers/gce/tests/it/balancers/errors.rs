@@ -215,7 +215,9 @@ async fn an_instance_that_comes_back_is_a_host_again() {
     scene.cloud().world(|world| world.delete_instance(path));
     let node = scene.bed.node("n3");
     scene.nodes.push(node);
-    scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.ok();
+    let work = ServiceWork::new(&web, &scene.nodes, ServiceAction::UpdateHosts);
+    let answer = scene.balancers().reconcile(CLUSTER, &[work], &Scope::default()).await.remove(0);
+    assert!(answer.again.is_some(), "{:?}", answer.result);
     scene.bed.instance_in(crate::bed::ZONE, "n2", json!({}));
     // It is looked for again after half a minute.
     tokio::time::pause();
