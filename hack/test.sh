@@ -237,12 +237,12 @@ run_binary() {
 	fi
 }
 
-# Most tests wait for paced calls, processes or leases. So there are several per core, and four binaries run at once, which
+# Most tests wait for paced calls, processes or leases. So there are several per core, and three binaries run at once, which
 # cargo can't. Failures are noted in a file, because `wait -n` of older shells misses processes that ended before.
 run_binaries() {
 	local folder binary running=0
 	while IFS=$'\t' read -r folder binary; do
-		if ((running++ >= 4)); then wait -n || true; fi
+		if ((running++ >= 3)); then wait -n || true; fi
 		run_binary "$folder" "$binary" &
 	done <"$outputs/binaries"
 	wait
