@@ -160,10 +160,13 @@ impl LivingCloud for Living {
         ["a listener is removed", "all instances are removed", "rules are removed"][which].to_owned()
     }
 
-    /// Without terminated instances: a classic balancer does not show them, and no write removes them.
+    /// Without terminated instances: a classic balancer does not show them, and no write removes them. The rule for
+    /// the shared health check has the name of one of its balancers: that which came first.
     fn contents(&self) -> Vec<String> {
         self.bed.aws.world(|world| {
             let mut world = world.clone();
+            let rules = world.ec2.groups.values_mut().flat_map(|group| &mut group.ingress);
+            rules.filter(|rule| rule.from == Some(10256)).for_each(|rule| rule.description = None);
             world.elb.balancers.values_mut().for_each(|one| one.instances.retain(|id| is_alive(&world.ec2, id)));
             shape(&world)
         })
