@@ -52,6 +52,24 @@ fn rules(bed: &Bed, group: &str) -> Vec<String> {
     rules
 }
 
+/// The balancer has both groups then, and no annotation names that of the user.
+#[tokio::test]
+async fn a_deletion_after_an_interrupted_change_of_groups_leaves_no_rule() {
+    let bed = Bed::start("");
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let web = |annotations: &[(&str, &str)]| service("web", annotations, &[(80, 31080)], json!({}));
+    bed.ensure(&*bed.process().await, &web(&[("security-groups", USER_GROUP)])).await;
+    let denied = faults::Rule::every(Fault::Deny).on("ec2", "AuthorizeSecurityGroupIngress");
+    bed.aws.fault(faults::Rule { params: Some("FromPort=80".to_owned()), ..denied });
+    bed.process().await.ensure(CLUSTER, &web(&[]), &bed.nodes).await.unwrap_err();
+    assert_eq!(bed.aws.world(|world| world.elb.balancers.values().map(|one| one.groups.len()).sum::<usize>()), 2);
+    bed.aws.faults(Faults::clear);
+    bed.delete(&*bed.process().await, &web(&[])).await;
+    let of_nodes = rules(&bed, &bed.network.node_group);
+    assert!(!of_nodes.contains(&format!("-1 None {USER_GROUP}")), "{of_nodes:?}");
+    bed.check();
+}
+
 /// Refused, or too many for the quota: clients would be cut off.
 #[tokio::test]
 async fn a_balancer_keeps_the_group_of_the_user_until_all_rules_of_its_managed_one_are_open() {

@@ -53,7 +53,7 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
 }
 
 /// The group of the user whose node rule is closed, and the steps for that. (A managed group is deleted with all rules
-/// that refer to it.)
+/// that refer to it.) After an interrupted change of groups, it is beside the managed one, and no annotation names it.
 fn close_main_group(
     desired: &Wanted,
     attached: &[String],
@@ -62,12 +62,14 @@ fn close_main_group(
 ) -> Option<(String, Vec<Step>)> {
     let ids: Vec<Id> = attached.iter().cloned().map(Id::Known).collect();
     let main = nodes::main_group(&ids, desired, observed, env).and_then(Id::known)?;
-    let is_managed = |group| {
-        let claim = claim::security_group(BalancerKind::Classic, desired, attached, group, env);
-        matches!(claim, Claim::Own | Claim::FormerName)
+    let is_managed = |id: &str| {
+        let claim = |group| claim::security_group(BalancerKind::Classic, desired, attached, group, env);
+        observed.groups.get(id).map(claim).is_some_and(|claim| matches!(claim, Claim::Own | Claim::FormerName))
     };
-    let is_kept = observed.groups.get(main).is_some_and(is_managed);
-    (!is_kept).then(|| (main.to_owned(), groups::main_group_rule(main, observed, env)))
+    let is_left = |id: &&str| !is_managed(id) && !desired.named_groups.extra.iter().any(|extra| extra == id);
+    let left = || attached.iter().map(String::as_str).find(is_left);
+    let group = if is_managed(main) { left()? } else { main };
+    Some((group.to_owned(), groups::main_group_rule(group, observed, env)))
 }
 
 fn kept(found: &Classic) -> Finding {
