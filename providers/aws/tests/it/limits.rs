@@ -203,7 +203,7 @@ async fn rules_that_are_complete_again_make_no_room_for_others() {
     process.ensure(CLUSTER, &many, &bed.nodes).await.unwrap_err();
     bed.aws.change(|options| options.limits.rules_per_group = 200);
     bed.ensure(&*other, &many).await;
-    // It looks anew after writes for another Service.
+    // It is planned again after writes for another Service.
     for service in [&of_kind("small", "nlb", &[(80, 31090)]), &many] {
         bed.aws.clock().step(Duration::from_secs(60));
         bed.ensure(&*process, service).await;

@@ -17,7 +17,8 @@ use crate::annotations::Scheme;
 use crate::client::balancing::{Address, BackendService, ForwardingRule, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{ADDRESS_LIST, BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
-use crate::client::resource::last_part;
+use crate::client::resource::{Scope, last_part};
+use crate::client::{ApiError, Client, is_forbidden};
 use crate::loadbalancer::claim::{finalizer, real_scheme};
 use crate::loadbalancer::hosts::{Host, Hosts};
 use crate::loadbalancer::plan::backend_name;
@@ -39,7 +40,7 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
         client.list(FORWARDING_RULE_LIST, &region, &all),
         client.list(TARGET_POOL_LIST, &region, &all),
         client.list(BACKEND_SERVICE_LIST, &region, &all),
-        client.list(ADDRESS_LIST, &region, &all),
+        reservations(client, &region),
     )?;
     let hosts = Hosts::of(claims.nodes.iter().map(|node: &NodeRef| &**node)).all();
     let seen = Seen { rules, pools, backends, addresses, hosts, cluster_id: gce.shared.cluster_id.get().await?.id };
@@ -53,6 +54,17 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
         Some(Unclaimed { kept: seen.doubt(&found.object.id, scheme), risk: Risk::Disruptive, ..found })
     };
     Ok(orphans::in_order(seen.balancers().filter_map(unclaimed).collect()))
+}
+
+/// The reservations of the region; none without the permission, which the work on Services may do without.
+async fn reservations(client: &Client, region: &Scope) -> Result<Vec<Address>, ApiError> {
+    match client.list(ADDRESS_LIST, region, &Filter::default()).await {
+        Err(error) if is_forbidden(&error) => {
+            tracing::warn!(%error, "reserved addresses are not listed");
+            Ok(Vec::new())
+        }
+        listed => listed,
+    }
 }
 
 impl Seen {

@@ -231,14 +231,12 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// The answer to a Service that waits: an operation that goes on for long is a failure that its user should see.
     pub(super) fn reported(&self, item: &ServiceWork, error: ProviderError) -> ProviderError {
         let key = item.service.key();
-        let is_long = |one: &&Arc<Parked<C::Write>>| one.services.contains(&key) && one.since.elapsed() >= LONG.0;
-        match error.is_in_progress() && self.parked.values().any(|one| is_long(&one)) {
-            true => {
-                let text = format!("{error} after half an hour; see why it does not end");
-                ProviderError::new(ErrorClass::Transient { after: Some(LONG.1) }, text)
-            }
-            false => error,
+        let is_long = |one: &Parked<C::Write>| one.services.contains(&key) && one.since.elapsed() >= LONG.0;
+        if !error.is_in_progress() || !self.parked.values().any(|one| is_long(one)) {
+            return error;
         }
+        let text = format!("{error} after half an hour; see why it does not end");
+        ProviderError::new(ErrorClass::Transient { after: Some(LONG.1) }, text)
     }
 
     /// The reason not to execute a step.

@@ -38,6 +38,18 @@ fn reasons(annotations: &[(&str, &str)], spec: Value) -> Vec<String> {
 }
 
 #[test]
+fn what_a_plan_reads_of_a_service_is_in_its_fingerprint_and_nothing_else() {
+    let of = |annotations: &[(&str, &str)], selected: &[&str]| {
+        let selected = selected.iter().map(|name| (*name).to_owned()).collect();
+        fingerprint(&service(annotations, json!({})), &Placing { named: None, selected })
+    };
+    let plain = of(&[], &["a"]);
+    assert_eq!(of(&[("example.com/seen", "now")], &["a"]), plain);
+    assert_ne!(of(&[(INTERNAL, "true")], &["a"]), plain);
+    assert_ne!(of(&[], &["b"]), plain, "labels choose the load balancer");
+}
+
+#[test]
 fn a_plain_port_has_a_rule_with_floating_ip_and_a_tcp_probe() {
     let settings = settings(&[], json!({}));
     let rule = &settings.rules[0];

@@ -101,6 +101,31 @@ async fn a_move_that_fails_for_a_moment_and_then_for_good_ends_on_the_former_loa
     scene.bed.is_clean();
 }
 
+#[tokio::test]
+async fn a_move_whose_first_write_takes_long_ends_on_the_former_load_balancer_too() {
+    let mut scene = Scene::new(SEVERAL, 2).await;
+    let names = ["web", "api"];
+    names.iter().zip(80..).for_each(|(name, number)| scene.service(name, &[on(CLUSTER)], port(number)));
+    scene.ensure(&names).await;
+    scene.bed.cloud.change(|options| options.operations = [("loadBalancers.put".to_owned(), 2000)].into());
+    scene.service("web", &[on("second")], port(80));
+    // It is ready, and the other one is not waited for.
+    scene.service("api", &[on(CLUSTER), ("azure-pip-tags", "a=b")], port(81));
+    let error = scene.call(&names, ServiceAction::Ensure).await.remove(0).result.unwrap_err();
+    assert!(error.is_in_progress(), "{error}");
+    scene.bed.cloud.change(|options| options.operations.clear());
+    let put = Rule::every(refusal("It is not possible.")).on("network", "loadBalancers.put");
+    scene.bed.cloud.fault(put.window(0, 1));
+    let is_changing = |scene: &Scene| format!("{:?}", scene.objects("loadBalancers")).contains("Updating");
+    while is_changing(&scene) {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let error = fails(&mut scene, &["web"]).await;
+    assert!(error.contains("stays on the load balancer kubernetes"), "{error}");
+    assert_eq!(frontends(&scene, CLUSTER, "web"), 1);
+    scene.bed.is_clean();
+}
+
 /// `web` asks for other IP tags while an action on public IP addresses is not allowed.
 async fn ip_tags_without(right: &str, more: &str, others: &[&str]) {
     let mut scene = Scene::new(more, 2).await;

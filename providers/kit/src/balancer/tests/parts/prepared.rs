@@ -76,6 +76,18 @@ async fn what_was_prepared_is_released_in_the_call_that_sees_its_predecessor_com
     assert_eq!(fails(&engine).await, ["release"]);
 }
 
+/// The rule that still has the address is gone soon.
+#[tokio::test(start_paused = true)]
+async fn what_was_prepared_stays_while_its_predecessor_is_being_deleted() {
+    let mut engine = engine(replacement(), &[("remove", Fate::Takes(Duration::from_secs(60)))]);
+    assert_eq!(fails(&engine).await, ["reserve", "admit", "remove"]);
+    // Another change of the Service, whose reservation is there already.
+    engine.cloud.steps.remove(0);
+    engine.cloud.fates.insert("admit", denied());
+    engine.cloud.written.lock().clear();
+    assert_eq!(fails(&engine).await, ["admit"]);
+}
+
 /// What ends it is in none of its Services.
 #[tokio::test]
 async fn the_refusal_of_a_shared_object_is_not_remembered() {
