@@ -72,7 +72,7 @@ faults:
     /// The requests of a manager with a client certificate, until all controllers have written objects and events; and
     /// its log.
     async fn asked(flags: &[&str]) -> Option<(Vec<AuditEntry>, String)> {
-        let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
+        let bed = Bed::reused(Options::default().audit()).await.unwrap()?;
         let folder = tempfile::tempdir().unwrap();
         let cloud = folder.path().join("cloud.yaml");
         std::fs::write(&cloud, CLOUD).unwrap();
@@ -88,7 +88,6 @@ faults:
         read_until((&mut entries, &mut audit), &WRITES, is_write_of).await;
         process.end();
         read_until((&mut entries, &mut audit), &["nodes", "services"], is_read_of).await;
-        bed.stop().await;
         Some((entries, process.log()))
     }
 

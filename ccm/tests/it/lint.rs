@@ -213,7 +213,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn services_of_the_cluster_are_checked_and_nothing_is_written() {
-        let Some(bed) = Bed::start_with(Options::default().audit()).await.unwrap() else { return };
+        let Some(bed) = Bed::reused(Options::default().audit()).await.unwrap() else { return };
         let ports = json!([{"port": 80}]);
         let misspelt = json!({"service.beta.kubernetes.io/load-balancer-source-rangez": "10.0.0.0/8"});
         create_service(&bed, "web", misspelt, json!({"type": "LoadBalancer", "ports": ports})).await;

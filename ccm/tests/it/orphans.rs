@@ -148,7 +148,7 @@ fn a_result_that_finds_no_room_is_an_error_and_nothing_is_deleted_that_was_not_s
 mod real_apiserver {
     use super::*;
 
-    use ccm_test_bed::Bed;
+    use ccm_test_bed::{Bed, Options};
 
     use crate::scene::create_node;
 
@@ -158,7 +158,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn without_proof_that_the_objects_belong_to_the_cluster_nothing_is_deleted() {
-        let Some(bed) = Bed::start().await.unwrap() else { return };
+        let Some(bed) = Bed::reused(Options::default()).await.unwrap() else { return };
         let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "a")}));
         let delete = || listed_with(&cloud, &bed.kubeconfig(), &["--delete", "--yes"]);
         let refused = |text: &str| {

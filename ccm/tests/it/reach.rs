@@ -1,7 +1,7 @@
 //! Failures to reach the API server: the log contains the failed operation and the address, but no secret.
 
 mod real_apiserver {
-    use ccm_test_bed::{Authority, Bed};
+    use ccm_test_bed::{Authority, Bed, Options};
 
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::scene::{bind, register, until, until_initialized};
@@ -83,7 +83,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn a_token_that_ends_while_the_program_runs_is_read_again_from_its_file() {
-        let Some(bed) = Bed::start().await.unwrap() else { return };
+        let Some(bed) = Bed::reused(Options::default()).await.unwrap() else { return };
         bind(&bed, "cluster-admin", "Group", "system:serviceaccounts").await;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ccm_test_bed::{AuditEntry, Bed, Options};
+use ccm_test_bed::{AuditEntry, Bed, Options, Reused};
 use serde_json::{Value, json};
 
 use crate::process::{Ended, Process, run};
@@ -98,7 +98,7 @@ pub(crate) fn writes(entries: &[AuditEntry]) -> Vec<String> {
 }
 
 pub(crate) struct Scene {
-    pub(crate) bed: Bed,
+    pub(crate) bed: Reused,
     folder: tempfile::TempDir,
     flags: Vec<String>,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// A scene with an audit log. `flags` are passed to every run of the program.
     pub(crate) async fn new(cloud: &str, flags: &[&str]) -> Option<Self> {
-        let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
+        let bed = Bed::reused(Options::default().audit()).await.unwrap()?;
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let scene = Self { bed, folder: tempfile::tempdir().unwrap(), flags };
         scene.cloud(cloud);

@@ -57,7 +57,7 @@ fn a_cloud_without_cluster_id_needs_a_flag_that_allows_it() {
 mod real_apiserver {
     use std::time::{Duration, Instant};
 
-    use ccm_test_bed::Bed;
+    use ccm_test_bed::{Bed, Options};
 
     use crate::process::Process;
     use crate::scene::{create_service, send, until};
@@ -102,7 +102,7 @@ mod real_apiserver {
     #[tokio::test]
     async fn both_signals_end_with_0_and_a_second_one_at_once() {
         // A separate cluster: other managers would create the load balancer first.
-        let Some(bed) = Bed::start().await.unwrap() else { return };
+        let Some(bed) = Bed::reused(Options::default()).await.unwrap() else { return };
         let bed = &bed;
         let cloud = Cloud::new("");
         for signal in ["TERM", "INT"] {

@@ -4,21 +4,21 @@ mod real_apiserver {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    use ccm_test_bed::{Authority, Bed};
+    use ccm_test_bed::{Authority, Bed, Options, Reused};
 
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::relay::Relay;
     use crate::scene::{bind, register, until, until_initialized};
 
     struct Scene {
-        bed: Bed,
+        bed: Reused,
         relay: Relay,
         folder: tempfile::TempDir,
     }
 
     impl Scene {
         async fn new() -> Option<Self> {
-            let bed = Bed::start().await.unwrap()?;
+            let bed = Bed::reused(Options::default()).await.unwrap()?;
             Some(Self { relay: Relay::to(&bed.url).await, bed, folder: tempfile::tempdir().unwrap() })
         }
 

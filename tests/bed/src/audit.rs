@@ -97,8 +97,8 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), offset: 0 }
+    pub(crate) fn new(path: &Path, offset: u64) -> Self {
+        Self { path: path.to_owned(), offset }
     }
 
     /// The entries since the last call, at first all of them, in the order in which the requests ended.

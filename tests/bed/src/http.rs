@@ -1,6 +1,6 @@
 //! A client for one request at a time, sufficient for readiness checks and test setup, without an async runtime.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(70);
 pub(crate) struct Client {
     port: u16,
     token: String,
-    tls: Arc<ClientConfig>,
+    /// Without it, in clear.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 pub(crate) fn tls(ca_pem: &str) -> anyhow::Result<Arc<ClientConfig>> {
@@ -103,7 +104,7 @@ impl ServerCertVerifier for Trusting {
 }
 
 impl Client {
-    pub(crate) fn new(port: u16, token: &str, tls: Arc<ClientConfig>) -> Self {
+    pub(crate) fn new(port: u16, token: &str, tls: Option<Arc<ClientConfig>>) -> Self {
         Self { port, token: token.to_owned(), tls }
     }
 
@@ -112,9 +113,19 @@ impl Client {
         let socket = TcpStream::connect_timeout(&address, TIMEOUT)?;
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_write_timeout(Some(TIMEOUT))?;
+        let Some(tls) = &self.tls else { return self.exchange(socket, method, path, body) };
         let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
-        let mut stream = StreamOwned::new(ClientConnection::new(Arc::clone(&self.tls), name)?, socket);
+        let stream = StreamOwned::new(ClientConnection::new(Arc::clone(tls), name)?, socket);
+        self.exchange(stream, method, path, body)
+    }
 
+    fn exchange(
+        &self,
+        mut stream: impl Read + Write,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+    ) -> anyhow::Result<(u16, String)> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = body.unwrap_or_default();
         let token =

@@ -30,6 +30,7 @@ mod object;
 mod pki;
 mod process;
 mod program;
+mod reused;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -46,6 +47,7 @@ pub use object::Object;
 pub use pki::{Authority, ClientCertificate, Pki};
 use process::Processes;
 pub use program::{LONG, Process, deadline};
+pub use reused::Reused;
 
 /// The user that the shipped RBAC binds, and the user of [`Bed::ccm_token`].
 pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -73,7 +75,7 @@ pub fn free_port() -> anyhow::Result<u16> {
 }
 
 /// Options of a bed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
     /// The content of [`Bed::audit_log`].
@@ -111,7 +113,7 @@ impl Options {
 }
 
 /// A user that the API server knows by a static token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct User {
     /// The bearer token.
     pub token: String,
@@ -134,6 +136,8 @@ pub struct Bed {
     /// The authority that signed the server's certificate, as PEM.
     pub ca_pem: String,
     processes: Arc<Processes>,
+    /// Where the audit log of this test begins.
+    audit_from: u64,
 }
 
 impl Bed {
@@ -181,6 +185,7 @@ impl Bed {
             ccm_token,
             ca_pem: processes.pki().pem(Authority::Client).to_owned(),
             processes: Arc::new(processes),
+            audit_from: 0,
         }))
     }
 
@@ -281,9 +286,9 @@ impl Bed {
         self.folder().join("audit.log")
     }
 
-    /// A reader of the audit log, from its start.
+    /// A reader of the audit log, from the start of this test.
     pub fn audit(&self) -> AuditLog {
-        AuditLog::new(&self.audit_log())
+        AuditLog::new(&self.audit_log(), self.audit_from)
     }
 
     /// `GET` as the administrator: status and body.
@@ -299,7 +304,7 @@ impl Bed {
     /// The same with another token; an empty one is not sent.
     pub async fn get_from_as(port: u16, path: &str, token: &str) -> anyhow::Result<(u16, String)> {
         let tls = Arc::new(trusting_client(None, rustls::ALL_VERSIONS, None));
-        let (client, path) = (http::Client::new(port, token, tls), path.to_owned());
+        let (client, path) = (http::Client::new(port, token, Some(tls)), path.to_owned());
         blocking(move || client.send("GET", &path, None)).await
     }
 

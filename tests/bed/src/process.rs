@@ -38,6 +38,7 @@ pub(crate) struct Processes {
     apiserver_args: Vec<String>,
     etcd: PathBuf,
     etcd_args: Vec<String>,
+    etcd_port: u16,
     running: Mutex<Running>,
     // Last, so that the processes have ended when the folder is deleted.
     folder: TempDir,
@@ -80,6 +81,7 @@ impl Processes {
             apiserver_args: apiserver_args(at, etcd_port, options),
             etcd: binaries.etcd.clone(),
             etcd_args,
+            etcd_port,
             running: Mutex::new(Running { etcd: Some(etcd), apiserver: None, guardian }),
             folder,
         };
@@ -105,12 +107,16 @@ impl Processes {
     }
 
     pub(crate) fn client(&self, token: &str) -> Client {
-        Client::new(self.port(), token, Arc::clone(&self.tls))
+        Client::new(self.port(), token, Some(Arc::clone(&self.tls)))
     }
 
     /// A client for a server of the bed on another port.
     pub(crate) fn admin_client(&self, port: u16) -> Client {
-        Client::new(port, &self.admin_token, Arc::clone(&self.tls))
+        Client::new(port, &self.admin_token, Some(Arc::clone(&self.tls)))
+    }
+
+    pub(crate) fn etcd_client(&self) -> Client {
+        Client::new(self.etcd_port, "", None)
     }
 
     pub(crate) fn write_kubeconfig(&self, path: &Path, token: &str) -> anyhow::Result<()> {
@@ -230,6 +236,10 @@ impl Processes {
         let (client, log) = (self.client(&self.admin_token), self.folder().join("kube-apiserver.log"));
         let paths = ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"];
         paths.into_iter().try_for_each(|path| until_ready(&client, path, &log, || self.still_running()))
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.still_running().is_ok()
     }
 
     fn still_running(&self) -> anyhow::Result<()> {

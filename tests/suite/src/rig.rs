@@ -10,7 +10,7 @@ use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::clock::SimulatedClock;
 use ccm_runtime::{Client, Metrics};
 use ccm_test_apiserver::{ApiServer, Clock, Faults, Options, Patch, Store, WriteEntry};
-use ccm_test_bed::Bed;
+use ccm_test_bed::{Bed, Reused};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ enum Api {
 #[derive(Debug)]
 enum RealBed {
     Shared(&'static Bed),
-    Own(Box<Bed>),
+    Alone(Box<Reused>),
 }
 
 impl std::ops::Deref for RealBed {
@@ -55,7 +55,7 @@ impl std::ops::Deref for RealBed {
     fn deref(&self) -> &Bed {
         match self {
             Self::Shared(bed) => bed,
-            Self::Own(bed) => bed,
+            Self::Alone(bed) => bed,
         }
     }
 }
@@ -83,11 +83,11 @@ impl Rig {
         Some(Self::over(Api::Real(RealBed::Shared(bed)), provider_name, cloud))
     }
 
-    /// Like [`Rig::real`], but with a separate API server, for tests with a controller that acts on the whole
-    /// cluster.
+    /// Like [`Rig::real`], but with an API server that no other test uses at the same time, for tests with a controller
+    /// that acts on the whole cluster.
     pub async fn real_alone(bed: ccm_test_bed::Options, provider_name: &str, cloud: &str) -> Option<Self> {
-        let bed = Bed::start_with(bed).await.unwrap()?;
-        Some(Self::over(Api::Real(RealBed::Own(Box::new(bed))), provider_name, cloud))
+        let bed = Bed::reused(bed).await.unwrap()?;
+        Some(Self::over(Api::Real(RealBed::Alone(Box::new(bed))), provider_name, cloud))
     }
 
     fn over(api: Api, provider_name: &str, cloud: &str) -> Self {

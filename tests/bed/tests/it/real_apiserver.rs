@@ -204,3 +204,62 @@ async fn a_killed_owner_leaves_neither_processes_nor_data() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// Creates what is hard to delete over the API without controllers, and returns the names and addresses that are taken.
+async fn fill(bed: &Bed) -> Value {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let subjects = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": CCM_USER}]);
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "subjects": subjects,
+        "metadata": {"name": "all"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "cluster-admin"}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "finalizers": ["a.example/f"]},
+        "spec": {"type": "NodePort", "clusterIP": "10.96.7.7", "ports": [{"port": 80, "nodePort": 30_007}]}});
+    for (path, object) in [
+        ("/api/v1/nodes", &node("n")),
+        (rbac, &binding),
+        ("/api/v1/namespaces", &namespace),
+        ("/api/v1/namespaces/team/services", &service),
+    ] {
+        let (status, body) = bed.request("POST", path, &bed.token, Some(object)).await.unwrap();
+        assert_eq!(status, 201, "{path}: {body}");
+    }
+    let label = json!({"metadata": {"labels": {"changed": "yes"}}});
+    let (status, body) = bed.request("PATCH", "/api/v1/namespaces/default", &bed.token, Some(&label)).await.unwrap();
+    assert_eq!((status, body.contains(r#""changed":"yes""#)), (200, true), "{body}");
+    let started = Instant::now();
+    while bed.request("GET", "/api/v1/nodes", &bed.ccm_token, None).await.unwrap().0 != 200 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the binding never counts");
+    }
+    names(bed).await
+}
+
+async fn names(bed: &Bed) -> Value {
+    let mut all = Value::Null;
+    for path in ["nodes", "namespaces", "services"] {
+        let list: Value = serde_json::from_str(&bed.get(&format!("/api/v1/{path}")).await.unwrap().1).unwrap();
+        let items = list["items"].as_array().unwrap().iter();
+        all[path] = items.map(|item| json!([item["metadata"]["name"], item["metadata"]["labels"]])).collect();
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_next_test_finds_a_reused_bed_empty() {
+    let options = Options::default().audit();
+    let Some(first) = Bed::reused(options.clone()).await.unwrap() else { return };
+    let (url, fresh) = (first.url.clone(), names(&first).await);
+    let filled = fill(&first).await;
+    assert_ne!(filled, fresh);
+    let beside = Bed::reused(options.clone()).await.unwrap().unwrap();
+    assert_ne!(beside.url, url, "two tests have one bed");
+    drop((first, beside.stop_apiserver().await.unwrap(), beside));
+
+    let second = Bed::reused(options.clone()).await.unwrap().unwrap();
+    assert_eq!(second.url, url, "another server has started, or one without a server is reused");
+    assert_eq!(names(&second).await, fresh);
+    assert_eq!(second.request("GET", "/api/v1/nodes", &second.ccm_token, None).await.unwrap().0, 403);
+    let old = second.audit().read().unwrap();
+    assert!(!old.iter().any(AuditEntry::is_write), "{old:?}");
+    assert_eq!(fill(&second).await, filled);
+}

@@ -76,7 +76,14 @@ async fn only_the_bad_ones_fail(count: usize) {
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
 
     let answers = scene.call(&names, ServiceAction::Ensure).await;
-    let errors = errors(&names, &answers);
+    let mut errors = errors(&names, &answers);
+    // On a busy machine, the operation on the security group outlasts the call.
+    errors.retain(|name, _| {
+        !answers[names.iter().position(|other| other == name).unwrap()]
+            .result
+            .as_ref()
+            .is_err_and(ProviderError::is_in_progress)
+    });
     assert_eq!(errors.keys().collect::<Vec<_>>(), ["web007", odd, inner], "{errors:#?}");
     let texts = [
         ("web007", "is not allowed here"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm_runtime::client::{ApiError, Call, ConnectOptions};
 use ccm_runtime::permission::BORN_WITH_ROLES;
 use ccm_runtime::{Client, Metrics};
-use ccm_test_bed::{AuditEntry, Bed, Options};
+use ccm_test_bed::{AuditEntry, Bed, Options, Reused};
 use ccm_test_suite::{Process, deadline};
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ faults:
 
 /// A cluster with the manifests applied, and the program as a process.
 struct Scene {
-    bed: Bed,
+    bed: Reused,
     documents: Vec<Value>,
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -52,7 +52,7 @@ struct Scene {
 
 impl Scene {
     async fn new(options: Options, components: &[&str]) -> Option<Self> {
-        let bed = Bed::start_with(options.audit()).await.unwrap()?;
+        let bed = Bed::reused(options.audit()).await.unwrap()?;
         let (kubectl, text) = (kubectl()?, with_components(components)?);
         apply(&bed, &kubectl, &["apply", "--validate=strict", "-f", "-"], &text).unwrap();
         let kubeconfig = bed.kubeconfig_for_service_account("kube-system", "cloud-controller-manager").await.unwrap();

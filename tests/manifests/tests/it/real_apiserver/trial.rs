@@ -95,7 +95,7 @@ async fn a_trial_beside_the_program_that_leads_has_no_lease_and_no_port_and_writ
     let settings = format!("cloudProvider=fake,image.repository=example.com/ccm,trial=true,{named}");
     let chart = template(&helm, &["--set", &settings]).unwrap();
     for trial in [component, chart] {
-        let Some(bed) = Bed::start_with(Options::default().audit()).await.unwrap() else { return };
+        let Some(bed) = Bed::reused(Options::default().audit()).await.unwrap() else { return };
         for text in [&old, &trial] {
             apply(&bed, &kubectl, &["apply", "--validate=strict", "-f", "-"], text).unwrap();
         }
