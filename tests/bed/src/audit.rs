@@ -101,7 +101,11 @@ impl AuditLog {
         Self { path: path.to_owned(), offset }
     }
 
-    /// The entries since the last call, at first all of them, in the order in which the requests ended.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The entries since the last call, at first those of this test, in the order in which the requests ended.
     pub fn read(&mut self) -> anyhow::Result<Vec<AuditEntry>> {
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -182,7 +186,7 @@ mod tests {
     fn each_whole_line_is_read_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
-        let mut log = AuditLog::new(&path);
+        let mut log = AuditLog::new(&path, 0);
         assert_eq!(log.read().unwrap(), []);
 
         let mut file = File::create(&path).unwrap();
@@ -192,6 +196,6 @@ mod tests {
         assert_eq!(log.read().unwrap(), []);
         file.write_all(b"st\"}\n{\"verb\":\"patch\",\"user\":{\"username\":\"u\"}}\n").unwrap();
         assert_eq!(verbs(log.read().unwrap()), ["list", "patch"]);
-        assert_eq!(verbs(AuditLog::new(&path).read().unwrap()), ["get", "list", "patch"]);
+        assert_eq!(verbs(AuditLog::new(&path, 0).read().unwrap()), ["get", "list", "patch"]);
     }
 }

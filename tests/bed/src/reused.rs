@@ -8,17 +8,19 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::{Bed, Options, blocking};
+use crate::{Audit, Bed, Options, blocking};
 
 /// `/registry/`, which is above all keys of the API server, and `/registry0`, the next key after all of them, in the
 /// encoding of etcd's gateway.
 const ALL: (&str, &str) = ("L3JlZ2lzdHJ5Lw==", "L3JlZ2lzdHJ5MA==");
 /// etcd accepts 128 operations in a transaction.
 const AT_ONCE: usize = 100;
+/// A request that only the administrator may make in an empty cluster.
+const DENIED: &str = "/api/v1/nodes?limit=1&fieldSelector=metadata.name%3Dreused";
 /// For the caches of the API server; usually it is a few milliseconds.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -110,23 +112,36 @@ impl Kept {
         for some in operations.chunks(AT_ONCE) {
             self.bed.etcd("txn", &json!({"success": some}))?;
         }
-        self.bed.audit_from = std::fs::metadata(self.bed.audit_log()).map_or(0, |log| log.len());
-        self.until_denied()
+        self.until_denied()?;
+        self.begin_audit()
+    }
+
+    /// The audit log of the next test begins after the request of [`Kept::until_denied`], whose entry may come after its
+    /// answer.
+    fn begin_audit(&mut self) -> anyhow::Result<()> {
+        if self.options.audit == Audit::Off {
+            return Ok(());
+        }
+        let mut log = self.bed.audit();
+        until("the audit log has the last request", || {
+            Ok(log.read()?.iter().any(|entry| entry.code == 403 && entry.request_uri == DENIED))
+        })?;
+        self.bed.audit_from = log.offset();
+        Ok(())
     }
 
     /// Lists are never older than the store. The authorizer's rules are: its cache follows on its own.
     fn until_denied(&self) -> anyhow::Result<()> {
         let client = self.bed.processes.client(&self.bed.ccm_token);
-        let started = Instant::now();
-        loop {
-            let (status, answer) = client.send("GET", "/api/v1/nodes?limit=1", None)?;
-            if status == 403 {
-                return Ok(());
-            }
-            if started.elapsed() > SEEN_WITHIN {
-                bail!("the permissions of another test are still there: {status} {answer}");
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        until("the permissions of the last test are gone", || Ok(client.send("GET", DENIED, None)?.0 == 403))
     }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !is_so()? {
+        ensure!(started.elapsed() < SEEN_WITHIN, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
