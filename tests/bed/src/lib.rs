@@ -141,7 +141,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts a separate bed and waits until it is ready.
+    /// Starts a separate bed and waits until it is ready. [`Bed::reused`] is cheaper.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         Self::start_with(Options::default()).await
     }
