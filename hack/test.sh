@@ -395,7 +395,7 @@ stage_openstack() {
 stage_each() {
 	local status=0
 	run cargo run --quiet --locked --package xtask -- check-each || status=1
-	run cargo test --locked --package ccm-demo || status=1
+	run cargo test --profile demo --locked --package ccm-demo || status=1
 	# `docs` has the libraries, and these programs their own links.
 	run env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps --package ccm-demo --package xtask || status=1
 	return "$status"

@@ -49,7 +49,8 @@ fn command(args: &[OsString]) -> Option<Command> {
 fn build(cargo: OsString, args: &[OsString]) -> Command {
     let mut command = Command::new(cargo);
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    command.args(["run", "--manifest-path", manifest, "--package", "ccm-demo", "--features", "aws", "--"]);
+    command.args(["run", "--profile", "demo", "--manifest-path", manifest]);
+    command.args(["--package", "ccm-demo", "--features", "aws", "--"]);
     command.args(args);
     command
 }
