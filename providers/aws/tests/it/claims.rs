@@ -1,5 +1,6 @@
 //! Whose an object is, and objects that AWS shows late.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
@@ -7,7 +8,7 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::{Peer, Tags};
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
@@ -42,6 +43,45 @@ async fn a_group_that_services_share_keeps_its_rule_until_the_last_is_deleted() 
         assert_eq!(rules(&bed, &nodes), 0);
         bed.check();
     }
+}
+
+/// Each sends to nodes with a group of their own.
+#[tokio::test]
+async fn services_with_one_group_and_different_nodes_leave_the_rules_of_each_other() {
+    let mut bed = Bed::start(&format!("ElbSecurityGroup = {USER_GROUP}"));
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let second = "sg-0123456789abcdef0";
+    bed.add_group(second, Some("owned"), Vec::new());
+    bed.add_nodes(1);
+    bed.set_groups(3, &[second]);
+    (0..4).for_each(|number| set_pool(&mut bed, number, if number < 3 { "a" } else { "b" }));
+    let process = bed.process().await;
+    let [a, b] = ["a", "b"].map(|pool| of_kind(pool, "clb", &[("target-node-labels", &format!("pool={pool}"))]));
+    bed.ensure(&*process, &a).await;
+    bed.ensure(&*process, &b).await;
+    let open = || (rules(&bed, &bed.network.node_group), rules(&bed, second));
+    assert_eq!(open(), (1, 1));
+    let mark = bed.aws.mark();
+    for service in [&a, &b] {
+        bed.aws.clock().step(Duration::from_secs(60));
+        process.update(CLUSTER, service, &bed.nodes).await.unwrap();
+        bed.ensure(&*process, service).await;
+        let nodes = bed.nodes.clone().into();
+        let work =
+            ServiceWork { service: service.clone().into(), nodes, action: ServiceAction::Ensure, namespace: None };
+        let plan = process.plan(CLUSTER, &work).await.unwrap();
+        assert!(plan.is_empty(), "{plan}");
+    }
+    assert_eq!(bed.writes(mark), [""; 0]);
+    bed.delete(&*process, &a).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.ensure(&*process, &b).await;
+    assert_eq!(open(), (0, 1), "nobody else has the group");
+    bed.check();
+}
+
+fn set_pool(bed: &mut Bed, node: usize, pool: &str) {
+    Arc::make_mut(&mut bed.nodes[node]).labels = [("pool", pool)].into_iter().collect();
 }
 
 /// Each sees the other's balancer.
@@ -502,6 +542,41 @@ async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &two).await;
     assert_eq!(rules(&bed, &nodes), 0);
+}
+
+/// The balancer leaves the nodes with a group, and another one sends to them.
+#[tokio::test]
+async fn a_health_rule_that_cannot_be_renamed_keeps_no_update_of_the_nodes_from_ending() {
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let mut bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+        let second = "sg-0123456789abcdef0";
+        bed.add_group(second, Some("owned"), Vec::new());
+        bed.add_nodes(1);
+        bed.set_groups(3, &[second]);
+        (0..4).for_each(|number| set_pool(&mut bed, number, "a"));
+        let process = bed.process().await;
+        let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+        let pool = [("type", "nlb"), ("target-node-labels", "pool=a")];
+        let one = service("one", &pool, &[(80, 31080)], ranges.clone());
+        bed.ensure(&*process, &one).await;
+        bed.ensure(&*process, &service("two", &pool[..1], &[(80, 31081)], ranges)).await;
+        let rename = "UpdateSecurityGroupRuleDescriptionsIngress";
+        bed.aws.fault(Rule::every(Fault::Deny).on("ec2", rename));
+        bed.aws.clock().step(Duration::from_secs(70));
+        set_pool(&mut bed, 3, "b");
+        let mark = bed.aws.mark();
+        process.reconcile_one(CLUSTER, &one, &bed.nodes, action).await.result.unwrap();
+        assert!(bed.writes(mark).contains(&rename.to_owned()), "{action:?}: {:?}", bed.writes(mark));
+        let open = |port: i64| {
+            bed.aws
+                .world(|world| world.ec2.groups[second].ingress.iter().filter(|rule| rule.from == Some(port)).count())
+        };
+        assert_eq!((open(31080), open(10256)), (0, 2), "{action:?}: the other one needs the checks");
+        let mut hosts = bed.hosts();
+        hosts.sort_unstable();
+        assert_eq!(hosts, [3, 4], "{action:?}");
+        bed.check();
+    }
 }
 
 /// It has found the rule of a balancer that is deleted meanwhile. The new one is known to AWS with its checks only at the
