@@ -1,6 +1,7 @@
 //! Parts of a load balancer fail alone: whatever AWS refuses, the targets follow the nodes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
@@ -456,6 +457,25 @@ async fn one_target_that_aws_refuses_without_its_name_fails_alone() {
         follows(&bed, code);
         bed.check();
     }
+}
+
+#[tokio::test]
+async fn a_refused_health_check_is_sent_again_when_the_service_changes_and_targets_follow_the_nodes_meanwhile() {
+    let mut bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &desired("nlb", &[], &[(80, 31080)])).await;
+    refuse(&bed, "elbv2", "ModifyTargetGroup", "ValidationError");
+    for (threshold, sent) in [("5", 1), ("5", 1), ("5", 1), ("6", 2), ("6", 2)] {
+        replace_node(&mut bed);
+        let changed = desired("nlb", &[("healthcheck-healthy-threshold", threshold)], &[(80, 31080)]);
+        let error = process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("as the test says"), "{threshold}: {error}");
+        follows(&bed, threshold);
+        let writes = bed.writes(0);
+        assert_eq!(writes.iter().filter(|write| *write == "ModifyTargetGroup").count(), sent, "{threshold}");
+        bed.aws.clock().step(Duration::from_secs(60));
+    }
+    bed.check();
 }
 
 /// Upstream reads the timeout of network balancers and never sends it.

@@ -1,6 +1,6 @@
 //! Settings that AWS refuses, or that it shows only in part: everything else has its value.
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::json;
 
@@ -34,6 +34,35 @@ async fn a_refused_bucket_keeps_no_other_attribute_from_its_value() {
         assert!(is_on, "{kind}");
         bed.check();
     }
+}
+
+/// For years, AWS refused protocol and interval of network load balancers, even unchanged.
+#[tokio::test]
+async fn a_changed_health_check_is_sent_without_the_protocol_and_interval_that_stay() {
+    let bed = Bed::start("");
+    bed.ensure(&*bed.process().await, &web("nlb", &[])).await;
+    for fixed in ["HealthCheckProtocol", "HealthCheckIntervalSeconds"] {
+        let (status, code) = (400, "InvalidConfigurationRequest".to_owned());
+        let refusal = Fault::Code { status, code, message: format!("You cannot change {fixed}") };
+        let modify = Rule::every(refusal).on("elbv2", "ModifyTargetGroup");
+        bed.aws.fault(Rule { params: Some(fixed.to_owned()), ..modify });
+    }
+    let changed = web("nlb", &[("healthcheck-healthy-threshold", "5")]);
+    bed.ensure(&*bed.process().await, &changed).await;
+    let set = |interval: Option<u16>| {
+        bed.aws.world(|world| {
+            let check = &mut world.elbv2.groups.values_mut().next().unwrap().settings.check;
+            check.interval = interval.unwrap_or(check.interval);
+            (check.interval, check.healthy)
+        })
+    };
+    assert_eq!(set(None), (30, 5));
+    // Somebody has changed it.
+    set(Some(45));
+    bed.aws.faults(Faults::clear);
+    bed.ensure(&*bed.process().await, &changed).await;
+    assert_eq!(set(None), (30, 5));
+    bed.check();
 }
 
 /// AWS refuses the tag at a creation; an existing balancer works without it.
