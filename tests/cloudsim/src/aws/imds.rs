@@ -28,13 +28,16 @@ pub struct ImdsOptions {
     pub hops: u8,
     /// The role whose credentials are served; none: the instance has no profile.
     pub role: Option<String>,
+    /// The lifetime of the role's credentials.
+    pub lifetime: Duration,
     /// Whether the service is disabled for the instance: every answer is 403.
     pub disabled: bool,
 }
 
 impl Default for ImdsOptions {
     fn default() -> Self {
-        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false }
+        let lifetime = Duration::from_secs(6 * 3600);
+        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), lifetime, disabled: false }
     }
 }
 
@@ -65,8 +68,6 @@ pub(super) struct Metadata {
 
 /// The maximum lifetime of a token in seconds.
 const LONGEST: u64 = 21_600;
-/// The lifetime of the role's credentials.
-const CREDENTIALS: Duration = Duration::from_secs(6 * 3600);
 /// The credentials are replaced this long before their expiration.
 const EARLY: Duration = Duration::from_secs(300);
 
@@ -183,7 +184,7 @@ impl Metadata {
         }
         let key = format!("ASIA{}", world.hex(16).to_uppercase());
         let (secret, token) = (world.hex(40), world.hex(64));
-        world.sts.sessions.insert(key.clone(), later(now, CREDENTIALS));
+        world.sts.sessions.insert(key.clone(), later(now, self.options.lifetime));
         let document = serde_json::json!({
             "Code": "Success",
             "LastUpdated": second(Timestamp::now()),
@@ -192,7 +193,7 @@ impl Metadata {
             "SecretAccessKey": secret,
             "Token": token,
             // The caller uses the machine's clock, not the virtual clock.
-            "Expiration": second(later(Timestamp::now(), CREDENTIALS)),
+            "Expiration": second(later(Timestamp::now(), self.options.lifetime)),
         });
         let document = format!("{document:#}");
         *held = Some((key, document.clone()));

@@ -5,6 +5,9 @@ use std::process::Command;
 
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, NetworkSeed};
+use ccm_cloudsim::aws::imds::ImdsOptions;
+use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::server::Request;
 use ccm_provider::metric::Registry;
 
@@ -160,12 +163,18 @@ async fn the_sdk_makes_one_attempt() {
 async fn in_another_process() {
     let (caller, metrics) = caller(&Registry::new());
     let sdk = Sdk::from_environment(caller, metrics).unwrap();
-    let api = Box::new(sdk).api(&Config::default(), "us-west-2").await.unwrap();
-    match api.classic_balancers(&[]).await {
-        Ok(found) => println!("found {}", found.len()),
-        Err(error) => println!("failed {}", error.message),
+    let config = config(&std::env::var(CLOUD_CONFIG).unwrap_or_default());
+    let api = Box::new(sdk).api(&config, "us-west-2").await.unwrap();
+    for _ in 0..3 {
+        match api.classic_balancers(&[]).await {
+            Ok(found) => println!("found {}", found.len()),
+            Err(error) => return println!("failed {}", error.message),
+        }
     }
 }
+
+/// The variable with the cloud config of the other process.
+const CLOUD_CONFIG: &str = "CCM_TEST_CLOUD_CONFIG";
 
 /// Runs it with exactly these variables.
 fn run(variables: &[(&str, &str)]) -> String {
@@ -192,6 +201,36 @@ fn keys_and_endpoints_come_from_the_environment() {
             signed.contains("Credential=AKIDENV/") && signed.contains("/us-west-2/elasticloadbalancing/"),
             "{signed}"
         );
+    }
+}
+
+/// The cache of the SDK asks for others in the last ten seconds of their life, and the request waits.
+#[test]
+fn requests_of_the_program_are_signed_with_the_same_credentials_to_their_end() {
+    let left = Duration::from_secs(8);
+    for role in ["", "RoleARN = arn:aws:iam::123456789012:role/ccm"] {
+        let sts = Running::start(move |_, _| {
+            let end = jiff::Timestamp::now() + left;
+            elb_answer("AssumeRole", &ASSUMED.replace("2099-01-01T00:00:00Z", &end.to_string()))
+        });
+        let aws = Aws::start(Options::default()).unwrap();
+        let seed = NetworkSeed { zones: vec!['a'], ..NetworkSeed::default() };
+        let network = aws.world(|world| seed::network(world, &seed)).unwrap();
+        let seed = InstanceSeed { subnets: network.public, ..InstanceSeed::default() };
+        let own = aws.world(|world| seed::instances(world, &seed)).unwrap();
+        // Those that assume the role live longer.
+        let lifetime = if role.is_empty() { left } else { Duration::from_secs(3600) };
+        let metadata = aws.imds(&own[0], ImdsOptions { lifetime, ..ImdsOptions::default() }).unwrap();
+        let output = run(&[
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata.url()),
+            ("AWS_ENDPOINT_URL_STS", &sts.url()),
+            ("AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING", &no_balancers().url()),
+            (CLOUD_CONFIG, &format!("[Global]\n{role}\n")),
+        ]);
+        assert_eq!(output.matches("found 0").count(), 3, "{role}: {output}");
+        let path = "/latest/meta-data/iam/security-credentials/node";
+        let read = aws.ledger(|ledger| ledger.since(0).filter(|entry| entry.action == path).count());
+        assert_eq!((read, sts.requests().len()), (1, usize::from(!role.is_empty())), "{role}");
     }
 }
 
