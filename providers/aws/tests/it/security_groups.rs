@@ -70,6 +70,34 @@ async fn a_deletion_after_an_interrupted_change_of_groups_leaves_no_rule() {
     bed.check();
 }
 
+/// Nobody can tell it from the group of an interrupted change.
+#[tokio::test]
+async fn of_a_group_that_was_attached_by_hand_a_deletion_closes_the_same_rule_as_a_sync() {
+    for goes in [true, false] {
+        let bed = Bed::start("");
+        let (nodes, foreign) = (bed.network.node_group.clone(), "sg-0123456789abcdef0");
+        bed.add_group(USER_GROUP, None, Vec::new());
+        bed.add_group(foreign, None, vec![rule("-1", None, USER_GROUP)]);
+        let process = bed.process().await;
+        bed.ensure(&*process, &classic()).await;
+        bed.aws.world(|world| {
+            world.elb.balancers.values_mut().next().unwrap().groups.push(USER_GROUP.to_owned());
+            let theirs = [rule("-1", None, USER_GROUP), rule("tcp", Some(22), USER_GROUP)];
+            world.ec2.groups.get_mut(&nodes).unwrap().ingress.extend(theirs);
+        });
+        bed.aws.clock().step(Duration::from_secs(60));
+        match goes {
+            true => bed.delete(&*process, &classic()).await,
+            false => drop(bed.ensure(&*process, &classic()).await),
+        }
+        let mut left = rules(&bed, &nodes);
+        left.retain(|rule| rule.contains(USER_GROUP));
+        assert_eq!(left, [format!("tcp Some(22) {USER_GROUP}")], "deleted: {goes}");
+        assert_eq!(rules(&bed, foreign), [format!("-1 None {USER_GROUP}")], "deleted: {goes}");
+        bed.check();
+    }
+}
+
 /// Refused, or too many for the quota: clients would be cut off.
 #[tokio::test]
 async fn a_balancer_keeps_the_group_of_the_user_until_all_rules_of_its_managed_one_are_open() {

@@ -54,6 +54,10 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
 
 /// The group of the user whose node rule is closed, and the steps for that. (A managed group is deleted with all rules
 /// that refer to it.) After an interrupted change of groups, it is beside the managed one, and no annotation names it.
+///
+/// One that somebody attached by hand looks the same, and leaves with the same rule as in a sync, where upstream takes every
+/// rule that names it. Upstream keeps them in a deletion, but it never has both groups on a balancer itself. Rules with a
+/// description, with ports or in groups without the cluster's tag stay.
 fn close_main_group(
     desired: &Wanted,
     attached: &[String],
