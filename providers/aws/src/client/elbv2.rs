@@ -113,6 +113,10 @@ impl TargetHealth {
     pub(crate) fn is_leaving(&self) -> bool {
         self.reason == "Target.DeregistrationInProgress"
     }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.state == "healthy"
+    }
 }
 
 /// Attributes by key: `load_balancing.cross_zone.enabled`.

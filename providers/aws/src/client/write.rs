@@ -113,12 +113,15 @@ writes! {
         ModifyTargetGroup { target_group: String, health_check: HealthCheck, pace: bool },
         DeleteTargetGroup { target_group: String },
         ModifyTargetGroupAttributes { target_group: Id, attributes: BTreeMap<String, String> },
-        /// At most 100 targets.
+        /// At most [`TARGETS_AT_ONCE`].
         RegisterTargets { target_group: Id, targets: Vec<Target> },
-        /// At most 100 targets.
+        /// At most [`TARGETS_AT_ONCE`].
         DeregisterTargets { target_group: String, targets: Vec<Target> },
     }
 }
+
+/// The number of targets of a target group that a call may name.
+pub(crate) const TARGETS_AT_ONCE: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListenerSettings {

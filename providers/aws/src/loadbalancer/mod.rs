@@ -427,7 +427,7 @@ impl BalancerCloud for Balancers {
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
-        let (unopened, refusals) = (outputs.unopened().len(), outputs.refusals());
+        let unopened = outputs.unopened().len();
         let answer = write::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
             // Also where an object that it names does not exist, or changes just now: AWS has written nothing.
@@ -441,8 +441,7 @@ impl BalancerCloud for Balancers {
         let again = outputs.again();
         let all = std::iter::once(&write).chain(&again);
         again.iter().for_each(|write| drop(cloud.settling.wrote(balancer, write)));
-        let refusals = if again.is_empty() { refusals } else { 0 };
-        cloud.settling.refused_targets(balancer, all, &outputs.refused_after(refusals));
+        cloud.settling.refused_targets(balancer, all, &outputs.refused_by(&write));
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());
         }

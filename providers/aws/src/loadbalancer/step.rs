@@ -44,8 +44,9 @@ pub(crate) enum Besides {
     Room(Room),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
     Former(Vec<Listener>),
-    /// The instances that replace all of those that leave.
-    Successors(Vec<String>),
+    /// The instances that replace all that serve. With `waits` others are leaving a target group already, and may still
+    /// count: nothing more leaves to make room.
+    Successors { ids: Vec<String>, waits: bool },
     /// A listener before and after the change, which can also be made by deleting and creating it, and its policies.
     Listener { former: Listener, wanted: Listener, policies: Vec<String> },
 }

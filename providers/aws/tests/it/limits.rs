@@ -446,12 +446,11 @@ async fn a_refused_registration_is_sent_again_after_a_minute_or_for_other_nodes(
 
 /// The new instance is registered first, so that the balancer is never without one.
 #[tokio::test]
-async fn a_full_classic_balancer_takes_a_new_instance_when_another_leaves() {
-    for is_update in [true, false] {
-        let mut bed = Bed::start("");
-        bed.aws.change(|options| options.limits.classic_instances = 3);
+async fn a_full_load_balancer_takes_a_new_instance_when_another_leaves() {
+    for (kind, is_update) in [("clb", true), ("clb", false), ("nlb", true), ("nlb", false)] {
+        let mut bed = with_room_for(3, 0);
         let process = bed.process().await;
-        let web = of_kind("web", "clb", &[(80, 31080)]);
+        let web = of_kind("web", kind, &[(80, 31080)]);
         bed.ensure(&*process, &web).await;
         bed.add_nodes(1);
         bed.nodes.remove(0);
@@ -460,49 +459,103 @@ async fn a_full_classic_balancer_takes_a_new_instance_when_another_leaves() {
             true => process.update(CLUSTER, &web, &bed.nodes).await.unwrap(),
             false => drop(process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap()),
         }
-        let new = bed.nodes[2].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
-        let instances = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().instances.clone());
-        assert!(instances.len() == 3 && instances.contains(&new), "{instances:?}");
-        assert_eq!(registrations(&bed, 0), 3);
+        assert_eq!(instances(&bed), of_nodes(&bed), "{kind}");
+        assert_eq!(registrations(&bed, 0), 3, "{kind}");
     }
 }
 
+/// A load balancer has room for so many instances, and a target group empties within these seconds.
+fn with_room_for(instances: usize, draining: u64) -> Bed {
+    let bed = Bed::start("");
+    bed.aws.change(|options| {
+        (options.limits.classic_instances, options.limits.targets_per_group) = (instances, instances);
+        options.delays.target_draining = Duration::from_secs(draining);
+    });
+    bed
+}
+
 #[tokio::test]
-async fn a_full_classic_balancer_all_of_whose_instances_are_replaced_is_never_empty() {
+async fn a_load_balancer_all_of_whose_instances_are_replaced_is_never_empty() {
     // It serves from the first write on, and AWS refuses all writes after some.
-    for writes in 1..=12 {
-        let mut bed = Bed::start("");
-        bed.aws.change(|options| options.limits.classic_instances = 3);
-        let process = bed.process().await;
-        let web = of_kind("web", "clb", &[(80, 31080)]);
-        bed.ensure(&*process, &web).await;
-        bed.add_nodes(3);
-        bed.nodes.drain(..3);
-        bed.aws.clock().step(Duration::from_secs(60));
-        bed.aws.fault(Rule::writes_from(writes, Fault::Deny));
-        let _ = process.update(CLUSTER, &web, &bed.nodes).await;
-        assert!(bed.hosts()[0] > 0, "{writes}");
-        bed.aws.faults(Faults::clear);
-        bed.aws.clock().step(Duration::from_secs(60));
-        bed.ensure(&*process, &web).await;
-        assert_eq!(instances(&bed), of_nodes(&bed), "{writes}");
+    for (kind, room, most) in [("clb", 3, 12), ("nlb", 3, 10), ("nlb", 1000, 2)] {
+        for writes in 1..=most {
+            let mut bed = with_room_for(room, 0);
+            let process = bed.process().await;
+            let web = of_kind("web", kind, &[(80, 31080)]);
+            bed.ensure(&*process, &web).await;
+            bed.add_nodes(3);
+            bed.nodes.drain(..3);
+            bed.aws.clock().step(Duration::from_secs(60));
+            bed.aws.fault(Rule::writes_from(writes, Fault::Deny));
+            let _ = process.update(CLUSTER, &web, &bed.nodes).await;
+            assert!(bed.hosts()[0] > 0, "{kind} {room}: {writes}");
+            bed.aws.faults(Faults::clear);
+            bed.aws.clock().step(Duration::from_secs(60));
+            bed.ensure(&*process, &web).await;
+            assert_eq!(instances(&bed), of_nodes(&bed), "{kind} {room}: {writes}");
+        }
     }
 }
 
+/// AWS may count targets until they have drained.
 #[tokio::test]
-async fn a_classic_balancer_is_not_emptied_for_instances_that_aws_refuses() {
-    let empty = "would be empty";
-    for (refusal, left, text) in
-        [("InvalidInstance", 3, empty), ("ValidationError", 3, empty), ("AccessDenied", 3, "AccessDenied")]
-    {
+async fn a_full_target_group_whose_draining_targets_count_is_replaced_in_the_end_and_never_empty() {
+    let mut bed = with_room_for(3, 300);
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[(80, 31080), (81, 31081)]);
+    bed.ensure(&*process, &web).await;
+    bed.add_nodes(3);
+    bed.nodes.drain(..3);
+    for minute in 1..=15 {
+        bed.aws.clock().step(Duration::from_secs(60));
+        let _ = process.update(CLUSTER, &web, &bed.nodes).await;
+        // One makes room at first.
+        let most = if minute < 5 { 2 } else { 1 };
+        assert!(bed.hosts().iter().all(|count| *count >= most), "after {minute} minutes: {:?}", bed.hosts());
+    }
+    assert_eq!((instances(&bed), bed.hosts()), (of_nodes(&bed), vec![3, 3]));
+    bed.check();
+}
+
+/// The quota may be that of a zone, or of the load balancer.
+#[tokio::test]
+async fn a_full_target_group_keeps_no_other_from_the_nodes_that_replace_all() {
+    let mut bed = Bed::start("");
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[(80, 31080), (81, 31081)]);
+    bed.ensure(&*process, &web).await;
+    bed.add_nodes(3);
+    bed.nodes.drain(..3);
+    bed.aws.clock().step(Duration::from_secs(60));
+    let first = bed.aws.world(|world| world.elbv2.groups.keys().next().unwrap().rsplit('/').nth(1).unwrap().to_owned());
+    let full = Rule::every(code("TooManyTargets", "as the test says")).on("elbv2", "RegisterTargets");
+    bed.aws.fault(Rule { params: Some(first), ..full });
+    process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    assert_eq!(bed.hosts(), [2, 3], "one has left to make room");
+    assert!(instances(&bed).is_superset(&of_nodes(&bed)));
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_load_balancer_is_not_emptied_for_instances_that_aws_refuses() {
+    let (empty, unhealthy) = ("would be empty", "would have no healthy one");
+    for (kind, refusal, text) in [
+        ("clb", "InvalidInstance", empty),
+        ("clb", "ValidationError", empty),
+        ("clb", "AccessDenied", "AccessDenied"),
+        ("nlb", "InvalidTarget", unhealthy),
+        ("nlb", "ValidationError", unhealthy),
+        ("nlb", "AccessDenied", "AccessDenied"),
+    ] {
         let mut bed = Bed::start("");
         let process = bed.process().await;
-        let web = of_kind("web", "clb", &[(80, 31080)]);
+        let web = of_kind("web", kind, &[(80, 31080)]);
         bed.ensure(&*process, &web).await;
         bed.add_nodes(3);
         bed.nodes.drain(..3);
         for id in of_nodes(&bed) {
-            let refused = Rule::every(code(refusal, "as the test says")).on("elb", "RegisterInstancesWithLoadBalancer");
+            let refused =
+                Rule { action: Some("Register*".to_owned()), ..Rule::every(code(refusal, "as the test says")) };
             bed.aws.fault(Rule { params: Some(id), ..refused });
         }
         for _ in 0..4 {
@@ -510,20 +563,25 @@ async fn a_classic_balancer_is_not_emptied_for_instances_that_aws_refuses() {
             // What stays is not awaited to be gone.
             for _ in 0..2 {
                 let error = process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
-                assert!(error.contains(text), "{refusal}: {error}");
+                assert!(error.contains(text), "{kind} {refusal}: {error}");
             }
         }
-        assert_eq!(bed.hosts(), [left], "{refusal}");
+        assert_eq!(bed.hosts(), [3], "{kind} {refusal}");
         bed.aws.faults(Faults::clear);
         bed.aws.clock().step(Duration::from_secs(60));
         bed.ensure(&*process, &web).await;
-        assert_eq!(instances(&bed), of_nodes(&bed), "{refusal}");
+        assert_eq!(instances(&bed), of_nodes(&bed), "{kind} {refusal}");
     }
 }
 
-/// The instances of the classic balancer.
+/// The instances of all load balancers.
 fn instances(bed: &Bed) -> BTreeSet<String> {
-    bed.aws.world(|world| world.elb.balancers.values().flat_map(|one| one.instances.iter().cloned()).collect())
+    bed.aws.world(|world| {
+        let classic = world.elb.balancers.values().flat_map(|one| one.instances.iter());
+        let targets = world.elbv2.groups.values().flat_map(|group| group.targets.values());
+        let staying = targets.filter(|target| target.draining_until.is_none()).map(|target| &target.id);
+        classic.chain(staying).cloned().collect()
+    })
 }
 
 fn of_nodes(bed: &Bed) -> BTreeSet<String> {

@@ -105,7 +105,7 @@ async fn nodes_come_and_go() {
     let gone = bed.nodes.remove(0);
     let mark = bed.aws.mark();
     process.update(CLUSTER, &plain(), &bed.nodes).await.unwrap();
-    assert_eq!(bed.writes(mark), ["DeregisterTargets", "RegisterTargets", "DeregisterTargets", "RegisterTargets"]);
+    assert_eq!(bed.writes(mark), ["RegisterTargets", "DeregisterTargets", "RegisterTargets", "DeregisterTargets"]);
     let id = gone.provider_id.as_deref().unwrap().rsplit('/').next().unwrap().to_owned();
     let draining = bed.aws.world(|world| {
         let targets = world.elbv2.groups.values().flat_map(|group| group.targets.values());

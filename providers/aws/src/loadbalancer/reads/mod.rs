@@ -71,12 +71,25 @@ impl From<Duration> for Age {
 /// A target that AWS has refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
+    /// The target group or classic balancer.
+    pub(super) of: String,
     pub(super) id: String,
+    /// A classic balancer has none.
+    pub(super) port: Option<i32>,
     /// Whether it was being added. A target that cannot be removed is already deregistered.
     pub(super) adding: bool,
     /// Whether a quota is exhausted.
     pub(super) full: bool,
+    /// Whether it may fit once others have left.
+    pub(super) needs_room: bool,
     pub(super) said: String,
+}
+
+impl Refused {
+    /// Whether the target is refused there: what one has no room for, another one may take.
+    pub(super) fn is_refused_by(&self, of: &str) -> bool {
+        self.of == of || !self.full
+    }
 }
 
 #[derive(Debug)]

@@ -257,7 +257,7 @@ pub(super) async fn targets(
     let is_unfit = |error: &ApiError| error.is(UNFIT);
     let is_refused = |error: &ApiError| concerns_some_targets(&write, error);
     if ids.len() == 1 {
-        outputs.refused.extend(targets::refused(ids, error, !is_unfit(error)));
+        outputs.refused.extend(targets::refused(&write, ids, error, !is_unfit(error)));
         return Ok(());
     }
     let names = |error: &ApiError, id: &String| !error.is(&["TooManyTargets"]) && client::names(&error.message, id);
@@ -265,7 +265,7 @@ pub(super) async fn targets(
         match answer {
             Ok(_) => {}
             Err(error) if is_refused(&error) => {
-                outputs.refused.extend(targets::refused(some, &error, !is_unfit(&error)));
+                outputs.refused.extend(targets::refused(&write, some, &error, !is_unfit(&error)));
             }
             Err(error) => return Err(error.into()),
         }

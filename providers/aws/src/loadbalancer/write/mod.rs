@@ -28,7 +28,7 @@ use super::step::{Besides, Room, Step};
 use super::wanted::first_few;
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, SecurityGroup, Source};
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, TARGETS_AT_ONCE};
 use crate::client::{self, ApiError, Id, Made, Query, Write};
 use crate::node::identity::InstanceId;
 
@@ -76,25 +76,28 @@ impl Outputs {
         full.map_or(Ok(()), |message| Err(ProviderError::unknown(message)))
     }
 
-    /// The number of refusals so far.
-    pub(crate) fn refusals(&self) -> usize {
-        self.refused.len()
-    }
-
-    /// The IDs of targets of which the last write has changed nothing: those that were refused after the first ones, and
-    /// those that are refused everywhere.
-    pub(crate) fn refused_after(&self, first: usize) -> BTreeSet<String> {
-        let refused = self.refused.iter().enumerate().filter(|(place, one)| *place >= first || !one.full);
-        refused.map(|(_, one)| one.id.clone()).collect()
+    /// The IDs of targets of which a write has changed nothing: those that its target group or balancer has no room for,
+    /// and those that are refused everywhere.
+    pub(crate) fn refused_by(&self, write: &Write) -> BTreeSet<String> {
+        let Some((of, ..)) = targets::of(write) else { return BTreeSet::new() };
+        let refused = self.refused.iter().filter(|one| one.is_refused_by(&of));
+        refused.map(|one| one.id.clone()).collect()
     }
 
     pub(crate) fn again(&mut self) -> Vec<Write> {
         std::mem::take(&mut self.again)
     }
 
-    /// Whether AWS refuses all of these targets.
-    fn refuses(&self, ids: &[String]) -> bool {
-        ids.iter().all(|id| self.refused.iter().any(|one| one.adding && one.id == *id))
+    /// Whether AWS refuses all of these targets in a target group or balancer.
+    fn refuses(&self, of: &str, ids: &[String]) -> bool {
+        let is_refused =
+            |id: &String| self.refused.iter().any(|one| one.adding && one.id == *id && one.is_refused_by(of));
+        ids.iter().all(is_refused)
+    }
+
+    /// Whether a target group or balancer may be full.
+    fn needs_room(&self, of: &str) -> bool {
+        self.refused.iter().any(|one| one.needs_room && one.of == of)
     }
 
     pub(crate) fn unopened(&self) -> &[Finding] {
@@ -269,33 +272,47 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         reads.refuse_targets(&of, outputs.refused.iter().skip(before));
         return answer;
     }
-    let Besides::Successors(successors) = &step.besides else { return leave(step, write, of, outputs, reads).await };
+    let Besides::Successors { ids: successors, waits } = &step.besides else {
+        return leave(step, write, &of, outputs, reads).await;
+    };
     let mut rest = &*ids;
-    // One leaves if the balancer may be full, and the others only if another one comes then.
-    if outputs.refuses(successors)
-        && outputs.refused.iter().any(|one| one.full)
+    // One leaves if there may be no room, and the others only if another one comes then.
+    if outputs.refuses(&of, successors)
+        && outputs.needs_room(&of)
+        && !waits
         && let [first, others @ ..] = rest
         && !others.is_empty()
     {
-        leave(step, targets::only(write.clone(), std::slice::from_ref(first)), of.clone(), outputs, reads).await?;
-        match outputs.refuses(successors) {
+        leave(step, targets::only(write.clone(), std::slice::from_ref(first)), &of, outputs, reads).await?;
+        match &write {
             // There was room: it is not full.
-            true => come_back(step, of.clone(), first, outputs, reads).await,
-            false => rest = others,
+            Write::Elb(_) if outputs.refuses(&of, successors) => {
+                come_back(step, of.clone(), first, outputs, reads).await;
+            }
+            // A target group is. If that one still counts, it makes room when it has drained.
+            _ => rest = others,
         }
     }
-    if outputs.refuses(successors) {
-        outputs.refused.extend(rest.iter().map(|id| Refused {
+    if outputs.refuses(&of, successors) {
+        let stays = |id: &String| Refused {
+            of: of.clone(),
             id: id.clone(),
+            port: None,
             adding: false,
-            full: false,
+            full: true,
+            needs_room: false,
             said: String::new(),
-        }));
+        };
+        outputs.refused.extend(rest.iter().map(stays));
         let stay: Vec<&str> = rest.iter().map(String::as_str).collect();
-        let text = "stay, as AWS refuses all that would replace them: the load balancer would be empty";
+        let why = match &write {
+            Write::Elb(_) => "the load balancer would be empty",
+            _ => "the target group would have no healthy one",
+        };
+        let text = format!("stay, as AWS refuses all that would replace them: {why}");
         return Err(ProviderError::unknown(format!("instances {} {text}", first_few(&stay))));
     }
-    leave(step, targets::only(write, rest), of, outputs, reads).await
+    leave(step, targets::only(write, rest), &of, outputs, reads).await
 }
 
 /// Registers an instance that has left a classic balancer for others, which AWS refuses.
@@ -308,25 +325,24 @@ async fn come_back(step: &Step, balancer: String, id: &str, outputs: &mut Output
     }
 }
 
-/// Deregisters targets, and registers those for which a full classic balancer had no room.
-async fn leave(
-    step: &Step,
-    write: Write,
-    of: String,
-    outputs: &mut Outputs,
-    reads: &Reads,
-) -> Result<(), ProviderError> {
-    let is_classic = matches!(write, Write::Elb(_));
+/// Deregisters targets, and registers those for which there was no room.
+async fn leave(step: &Step, write: Write, of: &str, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+    let most = if matches!(write, Write::Elb(_)) { usize::MAX } else { TARGETS_AT_ONCE };
     one(step, write, outputs, reads).await?;
-    reads.release_targets(&of);
-    let again = outputs.refused.extract_if(.., |one| is_classic && one.full);
-    let instances: Vec<String> = again.map(|one| one.id).collect();
-    if instances.is_empty() {
-        return Ok(());
+    reads.release_targets(of);
+    let waiting: Vec<Refused> = outputs.refused.extract_if(.., |one| one.needs_room && one.of == of).collect();
+    let mut parts = waiting.chunks(most);
+    while let Some(some) = parts.next() {
+        let write = targets::registration(of, some);
+        outputs.again.push(write.clone());
+        one(step, write, outputs, reads).await?;
+        if outputs.needs_room(of) {
+            // There is none for the others either.
+            outputs.refused.extend(parts.flatten().cloned());
+            break;
+        }
     }
-    let write = Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer: of, instances });
-    outputs.again.push(write.clone());
-    one(step, write, outputs, reads).await
+    Ok(())
 }
 
 /// Sends a write whose IDs are known.

@@ -3,7 +3,7 @@
 use super::super::reads::Refused;
 use crate::client::elbv2::Target;
 use crate::client::write::{ElbV2Write, ElbWrite};
-use crate::client::{ApiError, Write, names};
+use crate::client::{ApiError, Id, Write, names};
 
 /// The targets of the write that AWS refuses, if the error is about single targets and names them.
 pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
@@ -23,8 +23,9 @@ pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
         _ => return Vec::new(),
     };
     let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
-    let refused = ids.into_iter().filter(is_refused);
-    refused.map(|id| Refused { id: id.clone(), adding, full: false, said: error.message.clone() }).collect()
+    let named = ids.into_iter().filter(is_refused).cloned().collect();
+    let refused = refused(write, named, error, false);
+    refused.into_iter().map(|one| Refused { adding, ..one }).collect()
 }
 
 /// The target group or balancer and the targets of a write, and whether it registers them.
@@ -77,9 +78,28 @@ fn retain(mut write: Write, stays: impl Fn(&str) -> bool) -> Option<Write> {
 }
 
 /// Targets that a call could not add.
-pub(super) fn refused(ids: Vec<String>, error: &ApiError, full: bool) -> impl Iterator<Item = Refused> {
-    let said = error.message.clone();
-    ids.into_iter().map(move |id| Refused { id, adding: true, full, said: said.clone() })
+pub(super) fn refused(write: &Write, ids: Vec<String>, error: &ApiError, full: bool) -> Vec<Refused> {
+    let Some((of, ..)) = of(write) else { return Vec::new() };
+    let port = match write {
+        Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. }) => targets.first().map(|target| target.port),
+        _ => None,
+    };
+    // A full classic balancer has no code of its own.
+    let needs_room = full && (port.is_none() || error.is(&["TooManyTargets"]));
+    let said = &error.message;
+    let refused = |id| Refused { of: of.clone(), id, port, adding: true, full, needs_room, said: said.clone() };
+    ids.into_iter().map(refused).collect()
+}
+
+/// The registration of targets that were refused for a target group or a classic balancer.
+pub(super) fn registration(of: &str, refused: &[Refused]) -> Write {
+    let target = |one: &Refused| Some(Target { id: one.id.clone(), port: one.port? });
+    let targets: Vec<Target> = refused.iter().filter_map(target).collect();
+    if targets.is_empty() {
+        let instances = refused.iter().map(|one| one.id.clone()).collect();
+        return Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { balancer: of.to_owned(), instances });
+    }
+    Write::ElbV2(ElbV2Write::RegisterTargets { target_group: Id::Known(of.to_owned()), targets })
 }
 
 pub(super) fn summary<'a>(refused: impl Iterator<Item = &'a Refused>) -> Option<String> {

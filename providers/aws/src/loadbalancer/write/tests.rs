@@ -223,10 +223,13 @@ async fn a_refused_target_keeps_no_other_out_and_is_reported_at_the_end() {
 
 #[test]
 fn what_another_group_refused_for_a_quota_may_be_in_this_one() {
-    let refused = |id: &str, full| Refused { id: id.to_owned(), adding: true, full, said: String::new() };
-    let refused = vec![refused("former", true), refused("unfit", false), refused("new", true)];
+    let refused = |of: &str, id: &str, full| {
+        let (of, id, said) = (of.to_owned(), id.to_owned(), String::new());
+        Refused { of, id, port: Some(30080), adding: true, full, needs_room: full, said }
+    };
+    let refused = vec![refused("other", "former", true), refused("other", "unfit", false), refused("arn", "new", true)];
     let outputs = Outputs { refused, ..Outputs::default() };
-    assert_eq!(outputs.refused_after(2).into_iter().collect::<Vec<_>>(), ["new", "unfit"]);
+    assert_eq!(outputs.refused_by(&register("arn", &[])).into_iter().collect::<Vec<_>>(), ["new", "unfit"]);
 }
 
 #[tokio::test(start_paused = true)]

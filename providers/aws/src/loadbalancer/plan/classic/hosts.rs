@@ -42,7 +42,7 @@ pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Opti
     let successors = joining(context, Some(balancer));
     if !stays && !successors.is_empty() {
         step = step.part(Kind::Members, "new");
-        step.besides = Besides::Successors(successors);
+        step.besides = Besides::Successors { ids: successors, waits: false };
     }
     Some(step)
 }

@@ -5,17 +5,14 @@ use std::collections::BTreeSet;
 use ccm_provider::{ProviderError, Risk, Verb};
 
 use super::{Context, step};
-use crate::client::elbv2::{Attributes, HealthCheck, Target};
-use crate::client::write::ElbV2Write;
+use crate::client::elbv2::{Attributes, HealthCheck, Target, TargetHealth};
+use crate::client::write::{ElbV2Write, TARGETS_AT_ONCE};
 use crate::client::{Id, Object};
 use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::TargetGroup;
-use crate::loadbalancer::step::{Kind, Step, abbreviated};
+use crate::loadbalancer::step::{Besides, Kind, Step, abbreviated};
 use crate::loadbalancer::wanted::Port;
-
-/// Targets in one call, at most.
-const CHUNK: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Chosen<'a> {
@@ -125,9 +122,12 @@ pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -
 pub(super) fn hosts(context: &Context<'_>) -> Vec<Step> {
     let of_group = |found: &TargetGroup| {
         let chosen = Chosen { name: found.group.name.clone(), found: Some(found) };
-        // Each on its own: a role may lack the permission for one of them.
-        let steps = targets(context, found.group.port, &chosen).into_iter().enumerate();
-        steps.map(|(n, step)| step.part(Kind::Members, format!("{} {n}", found.group.name))).collect::<Vec<_>>()
+        // Each on its own: a role may lack the permission for one of them. But none leaves if its successors fail.
+        let steps = targets(context, found.group.port, &chosen).into_iter();
+        let replaces_all = |step: &Step| matches!(step.besides, Besides::Successors { .. });
+        let together = steps.as_slice().iter().any(replaces_all);
+        let part = |n: usize| format!("{} {}", found.group.name, if together { 0 } else { n });
+        steps.enumerate().map(|(n, step)| step.part(Kind::Members, part(n))).collect::<Vec<_>>()
     };
     context.hosts().into_iter().flat_map(of_group).collect()
 }
@@ -210,29 +210,42 @@ pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str
     (!changed.is_empty()).then(|| changed.iter().fold(step, change))
 }
 
-/// Deregisters surplus targets, then registers new ones: in this order because a group may be at its quota.
+/// Registers new targets, then deregisters surplus ones, so that the group is never without. (Upstream deregisters first,
+/// because a group may be at its quota; there, those that leave make room for what did not fit before.) If all that serve
+/// leave, they do not before another one has come, and the healthy ones go last.
 fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<Step> {
     let (wanted, observed) = (&context.network.common.targets, context.observed);
     let target = |id: &String| Target { id: id.clone(), port: node_port };
     let joining: BTreeSet<Target> = wanted.keys().filter(|id| observed.can_join(id)).map(target).collect();
     let staying: BTreeSet<Target> = wanted.keys().filter(|id| observed.may_stay(id)).map(target).collect();
-    let registered = chosen.found.iter().flat_map(|found| &found.targets).filter(|health| !health.is_leaving());
-    let found: BTreeSet<Target> = registered.map(|health| health.target.clone()).collect();
-    let gone: Vec<Target> = found.difference(&staying).cloned().collect();
+    let (left, registered): (Vec<&TargetHealth>, Vec<_>) =
+        chosen.found.iter().flat_map(|found| &found.targets).partition(|health| health.is_leaving());
+    let found: BTreeSet<Target> = registered.iter().map(|health| health.target.clone()).collect();
+    let (stay, mut leave): (Vec<&TargetHealth>, Vec<_>) =
+        registered.into_iter().partition(|health| staying.contains(&health.target));
+    leave.sort_by_key(|health| (health.is_healthy(), &health.target));
+    let serve = |all: &[&TargetHealth]| all.iter().any(|health| health.is_healthy());
+    let some_stay = !stay.is_empty() && (serve(&stay) || !serve(&leave));
+    let gone: Vec<Target> = leave.into_iter().map(|health| health.target.clone()).collect();
     let new: Vec<Target> = joining.difference(&found).cloned().collect();
     let text = |target: &Target| format!("{}:{}", target.id, target.port);
     let mut steps = Vec::new();
-    for chunk in gone.chunks(CHUNK) {
+    for chunk in new.chunks(TARGETS_AT_ONCE) {
+        let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
+        let summary = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
+        steps.push(summary.change("targets", None, Some(abbreviated(chunk, text))));
+    }
+    for chunk in gone.chunks(TARGETS_AT_ONCE) {
         let target_group = chosen.arn().unwrap_or_default().to_owned();
         let write = ElbV2Write::DeregisterTargets { target_group, targets: chunk.to_vec() };
         let summary = step(Verb::Detach, "TargetGroup", &chosen.name, "these nodes get no traffic any more", write)
             .change("targets", Some(abbreviated(chunk, text)), None);
-        steps.push(summary.risk(Risk::Brief));
-    }
-    for chunk in new.chunks(CHUNK) {
-        let write = ElbV2Write::RegisterTargets { target_group: chosen.id(), targets: chunk.to_vec() };
-        let summary = step(Verb::Attach, "TargetGroup", &chosen.name, "these nodes get traffic", write);
-        steps.push(summary.change("targets", None, Some(abbreviated(chunk, text))));
+        let mut leaves = summary.risk(Risk::Brief);
+        if !some_stay && !new.is_empty() {
+            let ids = new.iter().map(|target| target.id.clone()).collect();
+            leaves.besides = Besides::Successors { ids, waits: !left.is_empty() };
+        }
+        steps.push(leaves);
     }
     steps
 }

@@ -1,5 +1,7 @@
 //! Refusals, adopted objects, and the order of writes.
 
+use std::time::Duration;
+
 use ccm_cloudsim::aws::elbv2::TargetGroup as Group;
 
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, HEALTH_PROTOCOL, UNHEALTHY_THRESHOLD};
@@ -7,8 +9,9 @@ use crate::client::Write;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::{Ec2Write, ElbV2Write};
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::step::Planned;
+use crate::loadbalancer::step::{Besides, Planned, Step};
 use crate::loadbalancer::tests::scene::{Asked, Scene, nlb, writes};
+use crate::tests::world::id;
 
 fn one() -> Asked {
     nlb(&[(80, 31080)])
@@ -126,6 +129,40 @@ async fn targets_come_and_go_a_hundred_at_a_time() {
     };
     assert_eq!(sizes(&scene.settle(&one().nodes(1..=250)).await), [100, 100, 50]);
     assert_eq!(sizes(&scene.settle(&one().nodes([1])).await), [100, 100, 49]);
+}
+
+/// A process may die between two writes.
+#[tokio::test(start_paused = true)]
+async fn new_targets_come_before_others_leave_and_the_last_that_serve_wait_for_one() {
+    let scene = Scene::made(&one()).await;
+    scene.world.aws().clock().step(Duration::from_secs(60));
+    let leaving = |planned: &Planned| {
+        let [_, Step { write: Write::ElbV2(ElbV2Write::DeregisterTargets { targets, .. }), besides, .. }] =
+            &*planned.steps
+        else {
+            panic!("{planned:?}")
+        };
+        (targets.iter().map(|target| target.id.clone()).collect::<Vec<_>>(), besides.clone())
+    };
+    let waiting = |waits| Besides::Successors { ids: vec![id(3)], waits };
+    let planned = scene.plan(&one().nodes([2, 3])).await;
+    assert_eq!(writes(&planned), ["RegisterTargets", "DeregisterTargets"]);
+    assert_eq!(leaving(&planned), (vec![id(1)], Besides::Nothing));
+    assert_ne!(planned.steps[0].part, planned.steps[1].part, "a role may lack the permission for one");
+    let planned = scene.plan(&one().nodes([3])).await;
+    assert_eq!(leaving(&planned), (vec![id(1), id(2)], waiting(false)));
+    assert_eq!(planned.steps[0].part, planned.steps[1].part);
+    // The one that stays gets no traffic, and goes first where both do.
+    scene.world.state(|state| state.elbv2.unhealthy.insert(id(1)));
+    assert_eq!(leaving(&scene.plan(&one().nodes([1, 3])).await), (vec![id(2)], waiting(false)));
+    assert_eq!(leaving(&scene.plan(&one().nodes([2, 3])).await), (vec![id(1)], Besides::Nothing));
+    scene.world.state(|state| state.elbv2.unhealthy = [id(2)].into());
+    assert_eq!(leaving(&scene.plan(&one().nodes([3])).await), (vec![id(2), id(1)], waiting(false)));
+    // Others may still count.
+    scene.world.aws().change(|options| options.delays.target_draining = Duration::from_secs(300));
+    let fewer = one().nodes([1]);
+    scene.apply(&fewer, &scene.plan(&fewer).await.steps).await;
+    assert_eq!(leaving(&scene.plan(&one().nodes([3])).await), (vec![id(1)], waiting(true)));
 }
 
 #[tokio::test(start_paused = true)]
