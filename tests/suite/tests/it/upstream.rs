@@ -270,7 +270,9 @@ const CORE: [(&str, bool); 8] = [
     ("service-lb-controller", true),
     ("service", true),
 ];
-const PROVIDERS: [(&str, &[(&str, bool)]); 3] = [
+const PROVIDERS: &[(&str, &[(&str, bool)])] = &[
+    #[cfg(feature = "aws")]
+    ("aws", &[("tagging", false)]),
     ("azure", &[("node-ipam", true)]),
     (
         "gce",
@@ -286,15 +288,20 @@ const PROVIDERS: [(&str, &[(&str, bool)]); 3] = [
     ("openstack", &[]),
 ];
 
+/// Their names are only accepted.
+const ABSENT: [&str; 2] = ["gkenetworkparamset", "gke-tenant-controller-manager"];
+
 /// An unknown name ends the start. With another default, nobody does the work of a controller, or two programs do.
 #[test]
 fn every_controller_of_the_go_programs_is_known_and_on_where_it_is_on_there() {
     let mut registry = Registry::new();
+    #[cfg(feature = "aws")]
+    registry.register(Arc::new(ccm_provider_aws::Factory)).unwrap();
     registry.register(Arc::new(ccm_provider_azure::Factory::default())).unwrap();
     registry.register(Arc::new(ccm_provider_gce::Factory::default())).unwrap();
     registry.register(Arc::new(ccm_provider_openstack::Factory)).unwrap();
     for (provider, own) in PROVIDERS {
-        for (name, on) in CORE.iter().chain(own) {
+        for (name, on) in CORE.iter().chain(*own) {
             let given = |list: &str| {
                 let args = [format!("--cloud-provider={provider}"), format!("--controllers={list}")];
                 let options = Options::with_providers(&registry, args).unwrap_or_else(|refused| {
@@ -304,6 +311,9 @@ fn every_controller_of_the_go_programs_is_known_and_on_where_it_is_on_there() {
             };
             let (all, without) = (given("*"), given(&format!("*,-{name}")));
             assert_eq!(all != without, *on, "{provider}: {name}: {all:?}");
+            assert_eq!(given(&format!("-{name}")), [""; 0], "{provider}: {name}");
+            let with = given(&format!("*,{name}"));
+            assert_eq!(with != all, !on && !ABSENT.contains(name), "{provider}: {name}: {with:?}");
         }
     }
 }
