@@ -17,9 +17,10 @@
 //!   successor comes back if that is refused, or still fails after a minute, in this call or a later one. Nothing runs
 //!   outside of the call.
 //! * A creation or change that the cloud refused for good is not repeated until the Service has changed, or an hour has
-//!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something. The same
-//!   holds for one whose trials leave something ([`BalancerCloud::leaves_something`]), and for none of an object that
-//!   other Services use, too ([`Step::is_shared`]). A restart forgets that.
+//!   passed; after ten minutes if only a permission or a quota is missing and each trial removes something, or a
+//!   permission for what an earlier step prepares ([`Step::prepares`]). The same holds for one whose trials leave
+//!   something ([`BalancerCloud::leaves_something`]), and for none of an object that other Services use, too
+//!   ([`Step::is_shared`]). A restart forgets that.
 //! * What only prepares a replacement is released if that is refused and its predecessor is there
 //!   ([`Step::releases`]).
 //! * A conflict with another writer is observed and planned again once, in the same call ([`BalancerCloud::replans`]).

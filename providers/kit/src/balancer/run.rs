@@ -396,6 +396,7 @@ impl<C: BalancerCloud> Run<'_, C> {
             Some(refused) => refused,
             None => self.write(step, &sending).await.inspect_err(|failure| {
                 if failure.at != Stage::Done {
+                    self.note_prepared(step, steps.get(..index).unwrap_or_default(), later, &failure.error);
                     let is_kept = is_final(&failure.error) || self.cloud.leaves_something(step, &failure.error);
                     self.note(self.memory.request(step, self.work), &restore, &failure.error, is_kept);
                 }
@@ -422,6 +423,28 @@ impl<C: BalancerCloud> Run<'_, C> {
             tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
         }
         (index, result)
+    }
+
+    /// Remembers the refusal of a step that an earlier one prepares, also if it may pass: each trial would prepare it, and
+    /// remove that again.
+    fn note_prepared(
+        &self,
+        step: &Step<C::Write>,
+        earlier: &[Step<C::Write>],
+        later: &[Step<C::Write>],
+        error: &ProviderError,
+    ) {
+        if !is_refusal(error) || !step.is_prepared_by(earlier) {
+            return;
+        }
+        let request = match step.summary.verb {
+            // That of a deletion is not remembered: a successor for which nothing makes room is.
+            Verb::Delete => step.successors(later).next().map(|next| self.memory.room_for(next, self.work)),
+            _ => self.memory.request(step, self.work),
+        };
+        if let Some(request) = request {
+            self.memory.keep(request, error, trial_after(error));
+        }
     }
 
     /// Remembers a refusal; also one that may pass if each trial takes away what the step replaces.

@@ -313,6 +313,11 @@ impl<W> Step<W> {
         later.iter().filter(|step| self.prepares && self.makes_room_for(step))
     }
 
+    /// Whether one of the earlier steps prepares this.
+    pub(super) fn is_prepared_by(&self, earlier: &[Self]) -> bool {
+        earlier.iter().any(|step| step.prepares && step.makes_room_for(self))
+    }
+
     /// Whether this deletion may make room for a later creation: both are of one part, or of one port.
     fn makes_room_for(&self, later: &Self) -> bool {
         let is_of_one = !self.part.of.is_empty() && self.part.of == later.part.of;

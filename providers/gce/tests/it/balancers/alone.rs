@@ -378,7 +378,7 @@ async fn a_deleted_cluster_id_is_stored_again_and_names_stay() {
     assert_eq!(scene.members(), 2);
 }
 
-async fn later(seconds: u64) {
+pub(super) async fn later(seconds: u64) {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(seconds)).await;
     tokio::time::resume();

@@ -65,6 +65,32 @@ async fn nothing_is_prepared_for_what_was_refused_for_good() {
     }
 }
 
+/// Each trial would prepare it and release that again. Somebody may grant the permission.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_prepared_for_what_lacks_a_permission_for_ten_minutes() {
+    for refused in ["admit", "remove"] {
+        let mut engine = engine(replacement(), &[(refused, denied())]);
+        for _ in 0..2 {
+            assert!(fails(&engine).await.ends_with(&[refused, "release"]), "{refused}");
+            for _ in 0..2 {
+                engine.cloud().written.lock().clear();
+                assert_eq!(fails(&engine).await, [""; 0], "{refused}");
+                tokio::time::advance(memory::DENIED / 3).await;
+            }
+            tokio::time::advance(memory::DENIED / 3).await;
+        }
+        engine.cloud.fates.clear();
+        reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap();
+        assert_eq!(tried(&engine), ["reserve", "admit", "remove", "new", "release"], "{refused}");
+    }
+    // What fails in passing is tried again.
+    let engine = engine(replacement(), &[("admit", passing())]);
+    for _ in 0..2 {
+        assert_eq!(fails(&engine).await, ["reserve", "admit"]);
+        engine.cloud().written.lock().clear();
+    }
+}
+
 /// The reservation is there: an earlier call has made it.
 #[tokio::test(start_paused = true)]
 async fn what_was_prepared_is_released_in_the_call_that_sees_its_predecessor_come_back() {
