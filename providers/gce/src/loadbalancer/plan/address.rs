@@ -106,16 +106,23 @@ impl Draft<'_> {
                 self.env.region, self.env.links.project
             )));
         }
-        if left.is_some() && !self.steps.iter().any(|step| step.kind == "Address") {
+        let is_foreign = left.is_some_and(|left| !self.is_own(left));
+        if left.is_some() && !is_foreign && !self.steps.iter().any(|step| step.kind == "Address") {
             self.delete_address(Rank::WrongAddress, "it is not the wanted address");
         }
         // The reservation shows whether an internal balancer can have the address, before the external one goes.
-        let is_free = left.is_none_or(|left| left.other_user(&name).is_none());
+        let is_free = !is_foreign && left.is_none_or(|left| left.other_user(&name).is_none());
         let is_tried = kind.scheme == Scheme::Internal && self.former().is_some() && is_free;
         // Its name is taken for as long as an instance has the leftover one: the rule is replaced without it.
         let has_name = is_free || kind.scheme == Scheme::External;
         if !has_name || rule.is_none() && !is_tried {
             return Ok(wanted.unwrap_or_default());
+        }
+        if is_foreign {
+            return Err(refused(format!(
+                "the forwarding rule is not replaced: its address cannot be reserved meanwhile, as somebody else has reserved \
+                 another one under the name {name}; release that or give it another name"
+            )));
         }
         self.reserve(wanted.as_deref(), kind, Act::Reserve)?;
         Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
@@ -258,13 +265,18 @@ impl Draft<'_> {
     pub(super) fn release_address(&mut self) {
         let name = self.item.names.balancer.clone();
         let is_reserved = self.steps.iter().any(|step| step.rank == Rank::Reserve);
-        let is_left = self.observed.addresses.contains_key(&name)
+        let is_left = self.observed.addresses.get(&name).is_some_and(|left| self.is_own(left))
             && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
         if is_reserved || is_left {
             self.delete_address(Rank::Release, "the forwarding rule has the address");
             let releases = self.observed.rule(&self.item.names).is_some();
             self.steps.last_mut().into_iter().for_each(|step| step.releases = releases);
         }
+    }
+
+    /// Whether a reservation with the name of the balancer was made for it: this program and the Go program say so.
+    pub(super) fn is_own(&self, address: &Address) -> bool {
+        address.description == self.item.names.description()
     }
 
     /// Deletes the reservation. One that an instance uses by now cannot be deleted, and stops nothing.

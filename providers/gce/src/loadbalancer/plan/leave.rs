@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
     }
 
     fn address_goes(&mut self, scheme: Scheme) {
-        let address = self.observed.addresses.get(&self.item.names.balancer);
+        let address = self.observed.addresses.get(&self.item.names.balancer).filter(|address| self.is_own(address));
         let is_of_kind = |internal: bool| internal == (scheme == Scheme::Internal);
         let is_planned = self.steps.iter().any(|step| step.kind == "Address");
         if address.is_some_and(|address| is_of_kind(address.is_internal())) && !is_planned {

@@ -24,6 +24,8 @@ const LB: &str = "a1111111122223333444455555555555";
 const BASE: &str = "https://compute.googleapis.com/compute/v1/projects/p";
 const WWW: &str = "https://www.googleapis.com/compute/v1/projects/p";
 const ZONE: &str = "us-central1-b";
+/// The description of what is made for [`web`].
+const OURS: &str = r#"{"kubernetes.io/service-name":"default/web"}"#;
 
 fn env() -> Env {
     Env {

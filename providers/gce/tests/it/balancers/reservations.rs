@@ -2,12 +2,21 @@
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{Claims, Service};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::alone::later;
 use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
 use crate::bed::CLUSTER;
 
 const ADDRESSES: &str = "projects/p/regions/us-central1/addresses";
+/// The description of what is made for [`web`].
+const OURS: &str = r#"{"kubernetes.io/service-name":"default/web"}"#;
+
+/// Reserves an address under the name of the balancer, as another client; `null`: any.
+fn reserve(scene: &Scene, ip: &Value, description: &str) {
+    let address = json!({"name": LB, "address": ip, "networkTier": "PREMIUM", "description": description});
+    scene.cloud().by_hand("POST", ADDRESSES, &address).unwrap();
+}
 
 fn refusal(status: u16, code: &str) -> Fault {
     Fault::Code { status, code: code.to_owned(), message: "no".to_owned() }
@@ -46,16 +55,15 @@ async fn the_address_of_a_replacement_whose_firewall_rule_is_refused_is_released
             let mut asked = begin.clone();
             let ip = scene.ensure(&mut asked).await;
             change(&mut asked);
-            let is_final = matches!(&fault, Fault::Code { status: 400, .. });
+            let is_remembered = matches!(&fault, Fault::Code { code, .. } if code != "quotaExceeded");
             scene.cloud().fault(Rule::every(fault).on("compute", "firewalls.patch"));
             for round in 0..3 {
                 let mark = scene.cloud().mark();
                 scene.refused(&mut asked).await;
                 assert_eq!(scene.find("addresses", LB), None);
                 assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
-                // Nothing is reserved for what is refused for good.
                 let writes = scene.writes(mark);
-                assert!(round == 0 || !is_final || writes.is_empty(), "{writes:?}");
+                assert!(round == 0 || !is_remembered || writes.is_empty(), "{writes:?}");
             }
             scene.cloud().faults(Faults::clear);
             scene.restart().await;
@@ -67,12 +75,85 @@ async fn the_address_of_a_replacement_whose_firewall_rule_is_refused_is_released
     }
 }
 
+/// Each trial would reserve an address and release it again.
+#[tokio::test]
+async fn without_a_permission_a_replacement_is_tried_every_ten_minutes_and_writes_nothing_meanwhile() {
+    for lacks in ["compute.firewalls.update", "compute.forwardingRules.delete"] {
+        for mut asked in [web(), internal(web())] {
+            let mut scene = Scene::with(&["n1"]).await;
+            let ip = scene.ensure(&mut asked).await;
+            other_port(&mut asked);
+            scene.cloud().change(|options| options.denied = [("*".to_owned(), vec![lacks.to_owned()])].into());
+            for round in 0..4 {
+                let mark = scene.cloud().mark();
+                let error = scene.refused(&mut asked).await;
+                assert!(error.contains(lacks), "{error}");
+                let writes = scene.writes(mark);
+                let tried = writes.iter().filter(|write| write.starts_with("addresses.")).count();
+                assert_eq!(tried, if round == 0 { 2 } else { 0 }, "{lacks}: {writes:?}");
+                assert!(round == 0 || writes.is_empty(), "{lacks}: {writes:?}");
+                assert_eq!(scene.find("addresses", LB), None);
+                assert_eq!(scene.object("forwardingRules", "LB")["IPAddress"], ip);
+            }
+            // The members do not wait for it.
+            let node = scene.bed.node("n2");
+            scene.nodes.push(node);
+            scene.refused(&mut asked).await;
+            assert_eq!(scene.members(), 2, "{lacks}");
+            scene.cloud().change(|options| options.denied.clear());
+            later(601).await;
+            assert_eq!(scene.ensure(&mut asked).await, ip);
+            assert_eq!(scene.find("addresses", LB), None);
+            scene.is_steady(&mut asked).await;
+            scene.is_correct();
+        }
+    }
+}
+
+/// A process does not look for one that it has seen to be absent.
+#[tokio::test]
+async fn an_address_that_somebody_else_has_just_reserved_is_compared() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = web();
+    let ip = scene.ensure(&mut asked).await;
+    scene.ensure(&mut asked).await;
+    // Another process of ours, that leads no more.
+    reserve(&scene, &json!(ip), OURS);
+    other_port(&mut asked);
+    let (calls, now) = scene.calls(scene.ensure(&mut asked)).await;
+    let tried = |calls: &[String]| calls.iter().filter(|call| *call == "addresses.insert").count();
+    assert_eq!((tried(&calls), now), (1, ip.clone()), "{calls:?}");
+    assert_eq!(scene.object("forwardingRules", "LB")["portRange"], "8080-8080");
+    assert_eq!(scene.find("addresses", LB), None);
+    scene.is_steady(&mut asked).await;
+    // Another one of a user.
+    reserve(&scene, &Value::Null, "theirs");
+    let (theirs, rule) = (scene.object("addresses", "LB"), scene.object("forwardingRules", "LB"));
+    asked.spec.ports = ports("TCP", &[8081]);
+    for attempts in [1, 0] {
+        let (calls, error) = scene.calls(scene.refused(&mut asked)).await;
+        assert!(error.contains("the forwarding rule is not replaced") && error.contains(LB), "{error}");
+        assert_eq!(tried(&calls), attempts, "{calls:?}");
+        assert_eq!(
+            (scene.object("addresses", "LB"), scene.object("forwardingRules", "LB")),
+            (theirs.clone(), rule.clone())
+        );
+    }
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    scene.update(&mut asked).await;
+    assert_eq!(scene.members(), 2);
+    scene.delete(&mut asked).await;
+    assert_eq!(scene.names(), ["addresses LB"]);
+    scene.is_correct();
+}
+
 #[tokio::test]
 async fn an_address_that_an_earlier_process_has_reserved_is_released_if_the_replacement_is_refused() {
     let mut scene = Scene::with(&["n1"]).await;
     let mut asked = web();
     let ip = scene.ensure(&mut asked).await;
-    scene.cloud().by_hand("POST", ADDRESSES, &json!({"name": LB, "address": ip, "networkTier": "PREMIUM"})).unwrap();
+    reserve(&scene, &json!(ip), OURS);
     scene.cloud().fault(Rule::every(refusal(403, "forbidden")).on("compute", "firewalls.patch"));
     other_port(&mut asked);
     scene.restart().await;

@@ -146,10 +146,30 @@ fn the_address_of_a_replaced_rule_is_kept_until_the_rule_with_the_requested_one_
 #[test]
 fn an_address_that_is_left_over_is_used_or_released() {
     let mut sketch = Sketch::new();
-    reserve(&mut sketch, json!({"name": LB, "address": "203.0.113.50", "networkTier": "PREMIUM"}));
+    let left = |ip: &str, description: &str| json!({"name": LB, "description": description, "address": ip});
+    reserve(&mut sketch, left("203.0.113.50", OURS));
     sketch.ensure(&web(json!({})));
     assert_eq!(sketch.ip().as_deref(), Some("203.0.113.50"));
     assert!(sketch.observed.addresses.is_empty());
-    reserve(&mut sketch, json!({"name": LB, "address": "203.0.113.51", "networkTier": "PREMIUM"}));
+    reserve(&mut sketch, left("203.0.113.51", OURS));
     assert_eq!(sketch.ensure(&web(json!({}))), ["delete Address LB"]);
+}
+
+/// Only a change that has to reserve an address needs the name.
+#[test]
+fn an_address_of_others_with_the_name_of_the_balancer_is_never_released() {
+    let mut sketch = Sketch::new();
+    sketch.ensure(&web(json!({})));
+    let ip = sketch.ip().unwrap();
+    let other_ports = web(json!({"ports": ports("TCP", &[81])}));
+    reserve(&mut sketch, json!({"name": LB, "description": "theirs", "address": "203.0.113.51"}));
+    assert_eq!(sketch.ensure(&web(json!({}))), [] as [&str; 0]);
+    let error = sketch.refuses(&other_ports);
+    assert!(error.contains("the forwarding rule is not replaced") && error.contains(LB), "{error}");
+    // They have reserved the address of the balancer, which is kept by that.
+    reserve(&mut sketch, json!({"name": LB, "description": "theirs", "address": ip}));
+    assert!(!sketch.ensure(&other_ports).iter().any(|step| step.contains("Address")));
+    assert_eq!(sketch.ip(), Some(ip));
+    sketch.delete(&other_ports);
+    assert_eq!(sketch.contents(), [format!("address {LB}")]);
 }

@@ -310,7 +310,7 @@ fn an_internal_balancer_does_not_keep_the_priority_above_a_deny_rule() {
 #[test]
 fn a_left_over_address_is_used_only_if_it_is_the_wanted_one() {
     let mut sketch = go_made();
-    reserve(&mut sketch, json!({"name": LB, "address": "10.0.0.99", "addressType": "INTERNAL"}));
+    reserve(&mut sketch, json!({"name": LB, "description": OURS, "address": "10.0.0.99", "addressType": "INTERNAL"}));
     let udp = internal(json!({"ports": ports("UDP", &[80, 443])}));
     let steps = sketch.ensures(&udp);
     assert_eq!(words(&steps)[..2], ["delete Address LB", "create Address LB"]);
