@@ -286,9 +286,9 @@ impl Writer<'_> {
                 known(step, outputs, reserved.map(|reserved| reserved.address))
             }
             Act::InsertRule(_) => {
-                let rule: Option<ForwardingRule> =
-                    self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
-                let rule = rule.filter(|rule| self.reads.lately.check(&write.name, Some(rule)).is_ok());
+                let rule = self.client.get::<ForwardingRule>(FORWARDING_RULE_GET, &write.scope, &write.name).await;
+                let rule =
+                    rule.map_err(unread)?.filter(|rule| self.reads.lately.check(&write.name, Some(rule)).is_ok());
                 known(step, outputs, rule.map(|rule| rule.ip_address))
             }
             // The others are members.
@@ -422,6 +422,15 @@ fn explained(error: ApiError, write: &Write) -> ProviderError {
             ProviderError::from(error).wrap(format!("there is no subnetwork {name:?} in the region; {fix}"))
         }
         None => error.into(),
+    }
+}
+
+/// The error of the read of what a write has made. It is no refusal of the write, for which the former would come back.
+fn unread(error: ApiError) -> ProviderError {
+    let error = ProviderError::from(error);
+    match error.retry_after() {
+        Some(_) => error,
+        None => ProviderError::new(ErrorClass::Transient { after: None }, error.to_string()),
     }
 }
 

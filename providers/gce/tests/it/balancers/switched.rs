@@ -1,6 +1,9 @@
 //! Services that change to the other kind of load balancer, of which something is refused.
 
+use std::time::Duration;
+
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
 use ccm_provider::{Service, ServiceAction};
 use serde_json::{Value, json};
 
@@ -164,4 +167,24 @@ async fn the_former_rule_comes_back_if_that_of_the_other_kind_is_refused() {
             scene.is_correct();
         }
     }
+}
+
+/// Its operation is done at once, so that its address is read within the write.
+#[tokio::test]
+async fn a_rule_that_is_made_and_may_not_be_read_is_not_taken_for_refused() {
+    let operation = Duration::ZERO;
+    let scene = Scene::of(Options { operation, ..Options::default() }, &["n1"], "", &[]).await;
+    let mut service = internal(web());
+    scene.ensure(&mut service).await;
+    let mut service = other(&service);
+    scene.cloud().fault(Rule::every(Fault::Deny).on("compute", "forwardingRules.get").window(1, 1));
+    let mark = scene.cloud().mark();
+    let error = scene.refused(&mut service).await;
+    assert!(error.contains("ccm lacks compute.forwardingRules.get"), "{error}");
+    let made = || scene.writes(mark).into_iter().filter(|write| write == "forwardingRules.insert").count();
+    assert_eq!(made(), 1, "the former one does not come back");
+    let ip = scene.ensure(&mut service).await;
+    assert_eq!(served(&scene), [json!(ip), json!("EXTERNAL"), json!(true)]);
+    assert_eq!(made(), 1);
+    scene.is_correct();
 }
