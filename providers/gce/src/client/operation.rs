@@ -291,6 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn the_permission_to_grant_is_that_of_the_message_or_of_the_call() {
+        for (message, expected) in [
+            (
+                "Required 'compute.subnetworks.use' permission for 'projects/p/regions/r/subnetworks/s'",
+                "compute.subnetworks.use",
+            ),
+            ("Required 'compute.forwardingRules.create' permission for 'x'", "compute.forwardingRules.create"),
+            ("Required field 'resource' not specified", "compute.forwardingRules.create"),
+            ("The caller does not have permission", "compute.forwardingRules.create"),
+            ("", "compute.forwardingRules.create"),
+        ] {
+            let (status, code) = (Some(403), "forbidden".to_owned());
+            let failure = call::Failure { status, code, message: message.to_owned(), ..call::Failure::default() };
+            let error = ccm_provider::ProviderError::from(call::CallError::new(FORWARDING_RULE_CREATE, failure));
+            let class = ccm_provider::ErrorClass::Denied { action: expected.to_owned() };
+            assert_eq!(error.class(), class, "{message}");
+            let next = format!("ccm lacks {expected}: grant it to the service account of this program");
+            assert!(error.to_string().starts_with(&next), "{error}");
+        }
+    }
+
+    #[test]
     fn reasons_and_codes_of_operations_mean_the_same() {
         for (code, status, expected) in [
             ("quotaExceeded", Some(403), Meaning::Quota),

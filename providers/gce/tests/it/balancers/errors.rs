@@ -375,6 +375,23 @@ async fn a_missing_permission_is_named() {
     assert!(error.to_string().contains("compute.firewalls.get"), "{error}");
 }
 
+/// A call may need several, and the cloud names the missing one.
+#[tokio::test]
+async fn the_permission_that_the_cloud_names_is_the_one_to_grant() {
+    for (mut service, lacks) in [
+        (internal(web()), "compute.subnetworks.use"),
+        (internal(web()), "compute.networks.updatePolicy"),
+        (web(), "compute.httpHealthChecks.useReadOnly"),
+    ] {
+        let denied = [("*".to_owned(), vec![lacks.to_owned()])].into();
+        let scene = Scene::of(Options { denied, ..Options::default() }, &["n1"], "", &[]).await;
+        let error = scene.try_ensure(&mut service).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Denied { action: lacks.to_owned() });
+        let next = format!("ccm lacks {lacks}: grant it to the service account of this program");
+        assert!(error.to_string().starts_with(&next), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_denied_before_all_is_admitted() {
     let flags = ["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup"];

@@ -78,6 +78,52 @@ async fn what_fails_for_one_policy_does_not_fail_the_other() {
     assert_eq!(results.iter().filter(|is_ok| **is_ok).count(), 1, "{answers:?}");
 }
 
+/// The health check of the nodes is one's, and the other has its own.
+#[tokio::test]
+async fn what_cannot_be_read_for_one_policy_does_not_fail_the_other() {
+    for (kind, call) in [((|service| service) as fn(_) -> _, "httpHealthChecks.*"), (internal, "healthChecks.*")] {
+        let services = [
+            kind(web()),
+            kind(service("other", json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31000}))),
+        ];
+        let own = services[1].default_load_balancer_name();
+        for (fails, check) in ["k8s-cid-node", &own].into_iter().enumerate() {
+            // Before the writes, and after them.
+            for look in 0..2 {
+                let mut scene = Scene::with(&["n1"]).await;
+                let read = |skip| Rule {
+                    params: Some(check.to_owned()),
+                    mutating: Some(false),
+                    skip,
+                    ..Rule::every(refused()).on("compute", call)
+                };
+                scene.cloud().fault(read(look));
+                let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+                assert!(scene.cloud().faults(|faults| faults.rules().any(|(_, times)| times > 0)), "{call} {check}");
+                let case = format!("{call} of {check} in look {look}: {answers:?}");
+                assert_eq!(answers[fails].result.is_err(), look == 0, "{case}");
+                assert_eq!(answers[1 - fails].result.as_ref().unwrap().as_ref().unwrap().ingress.len(), 1, "{case}");
+                scene.cloud().faults(Faults::clear);
+                let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+                assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
+                // The same for what exists.
+                scene.restart().await;
+                let node = scene.bed.node("n2");
+                scene.nodes.push(node);
+                scene.cloud().fault(read(0));
+                let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+                assert!(
+                    answers[fails].result.is_err() && answers[1 - fails].result.is_ok(),
+                    "{call} {check}: {answers:?}"
+                );
+                assert!(answers[fails].status.is_some());
+                assert_eq!(scene.members(), 2, "{call} {check}");
+                scene.is_correct();
+            }
+        }
+    }
+}
+
 /// A refused setting, firewall rule or health check leaves the hosts to the nodes, and the status to the Service.
 #[tokio::test]
 async fn hosts_follow_the_nodes_whatever_is_refused() {
@@ -250,27 +296,47 @@ async fn the_address_that_serves_stays_admitted_while_another_one_is_refused() {
 #[tokio::test]
 async fn an_object_that_somebody_else_has_just_made_is_compared() {
     let scene = Scene::with(&["n1"]).await;
-    let mut asked = internal(web());
     let path = format!("projects/p/regions/us-central1/forwardingRules/{LB}");
+    // It appears between the look and the write.
+    let absent = Fault::Code {
+        status: 404,
+        code: "notFound".to_owned(),
+        message: format!("The resource '{path}' was not found"),
+    };
+    let hides = || Rule::every(absent.clone()).on("compute", "forwardingRules.get").window(0, 1);
     let theirs = json!({"name": LB, "IPAddress": "198.51.100.1", "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL",
         "backendService": "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1/backendServices/x"});
+    scene.cloud().world(|world| world.put(&path, theirs));
+    let before = scene.object("forwardingRules", "LB");
+    for mut asked in [internal(web()), web()] {
+        scene.cloud().fault(hides());
+        let (calls, (answer, _)) = scene.calls(scene.ask(&mut asked, ServiceAction::Ensure)).await;
+        assert!(calls.iter().any(|call| call == "forwardingRules.insert"), "{calls:?}");
+        let is_external = asked.metadata.annotations.is_empty();
+        assert_eq!(answer.as_ref().unwrap_err().is_implemented_elsewhere(), is_external, "{answer:?}");
+        assert_eq!(scene.object("forwardingRules", "LB"), before);
+    }
+    scene.is_correct();
+    // Without a rule of others, the conflict is one.
+    scene.cloud().world(|world| world.remove(&path));
     let exists = Fault::Code {
         status: 409,
         code: "alreadyExists".to_owned(),
         message: format!("The resource '{path}' already exists"),
     };
     scene.cloud().fault(Rule::every(exists).on("compute", "forwardingRules.insert"));
-    // The look before the write does not show it.
-    scene.cloud().world(|world| world.put(&path, theirs));
-    let (answer, _) = scene.ask(&mut asked, ServiceAction::Ensure).await;
-    assert!(answer.is_err(), "{answer:?}");
-    scene.is_correct();
-    // Without a rule of others, the conflict is one.
-    scene.cloud().world(|world| world.remove(&path));
+    let mut asked = internal(web());
     let error = scene.refused(&mut asked).await;
     assert!(error.contains("already exists"), "{error}");
     scene.cloud().faults(Faults::clear);
-    scene.ensure(&mut asked).await;
+    let ip = scene.ensure(&mut asked).await;
+    // Another process of ours has made it.
+    let mut scene = scene;
+    scene.restart().await;
+    scene.cloud().fault(hides());
+    let (calls, now) = scene.calls(scene.ensure(&mut asked)).await;
+    assert!(calls.iter().any(|call| call == "forwardingRules.insert"), "{calls:?}");
+    assert_eq!(now, ip);
 }
 
 /// The deletion of the last user of shared objects, and the creation of the next by another service controller.
