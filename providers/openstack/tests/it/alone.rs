@@ -24,6 +24,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_refused_setting_fails_alone_and_is_not_sent_again,
         a_refused_creation_is_not_sent_again_until_the_service_changes,
         a_balancer_that_cannot_be_read_fails_its_own_service_alone,
+        a_subnet_that_cannot_be_read_fails_its_own_service_alone,
         a_service_that_names_an_unreadable_balancer_keeps_its_own,
         a_busy_balancer_costs_two_reads_and_its_deletion_says_why,
         a_change_of_nodes_writes_no_annotation,
@@ -33,6 +34,7 @@ ccm_test_openstack::cases! { [crate::scene]
         an_address_that_only_administrators_may_choose_is_to_be_reserved,
         settings_that_come_too_late_are_reported,
         health_monitors_are_those_of_the_project,
+        the_health_monitors_of_a_balancer_are_one_list,
         a_health_monitor_that_cannot_be_read_concerns_its_service_alone,
         the_health_monitor_of_a_balancer_in_another_project_is_found;
 }
@@ -77,6 +79,33 @@ async fn a_balancer_that_cannot_be_read_fails_its_own_service_alone(scene: &mut 
     set(&mut all[3], "load-balancer-id", &format!("{last}\n"));
     forget(&mut all[3]);
     assert_eq!(scene.writes_to_ensure(&mut all[3]).await, "");
+}
+
+/// Those of several Services are read together. What exists goes on without the subnet, except the rules from it.
+async fn a_subnet_that_cannot_be_read_fails_its_own_service_alone(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let network = scene.place().network.clone();
+    let subnet = |cidr| {
+        scene.simulation().world(|world| world.subnet(&SubnetSeed { network: &network, cidr, ..SubnetSeed::default() }))
+    };
+    let (good, bad) = (subnet("10.51.0.0/24"), subnet("10.52.0.0/24"));
+    let mut all: Vec<Service> = (0..4).map(|n| service(&format!("web-{n}"), &[(80, 30080 + n)], json!({}))).collect();
+    for (web, subnet) in all.iter_mut().zip([&good, &good, &good, &bad]) {
+        set(web, "member-subnet-id", subnet);
+    }
+    let denied = || Rule { params: Some(format!("id={bad}")), ..Rule::every(Fault::Deny).on("network", "subnet_get") };
+    scene.simulation().fault(denied());
+    let answers = join_all(all.iter_mut().map(|web| scene.try_ensure(web))).await;
+    assert!(answers[..3].iter().all(Result::is_ok) && answers[3].is_err(), "{answers:?}");
+    assert_eq!(scene.balancers().await.len(), 3);
+    scene.simulation().faults(Faults::clear);
+    scene.ensure(&mut all[3]).await;
+    all.iter_mut().for_each(forget);
+    scene.nodes.pop();
+    scene.simulation().fault(denied());
+    let answers = join_all(all.iter_mut().map(|web| scene.try_ensure(web))).await;
+    assert!(answers[..3].iter().all(Result::is_ok) && answers[3].is_err(), "{answers:?}");
+    assert_eq!(scene.members().await.len(), 4 * 2);
 }
 
 /// The members of the one that it has follow the nodes, and its annotation stays.
@@ -280,6 +309,18 @@ async fn health_monitors_are_those_of_the_project(scene: &mut Scene) {
         let lists: Vec<_> = lists.collect();
         assert!(!lists.is_empty() && lists.iter().all(|entry| entry.params.contains(&project)));
     });
+}
+
+/// Octavia has no list of those of one balancer, and one read of each would be one for each port.
+async fn the_health_monitors_of_a_balancer_are_one_list(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+    let mut web = service("web", &[(80, 30080), (81, 30081), (82, 30082), (83, 30083)], json!({}));
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.monitors().await.len(), 4);
+    scene.restart().await;
+    forget(&mut web);
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.of("loadbalancer_healthmonitor_list"), calls.writes()), (1, String::new()), "{calls:?}");
 }
 
 /// An administrator may name such a balancer.

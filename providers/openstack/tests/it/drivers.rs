@@ -48,7 +48,14 @@ async fn what_ovn_refuses_is_not_sent_for_a_new_balancer_and_does_not_hold_up_an
         assert!(error.contains("lb-method ROUND_ROBIN") && error.contains("cloud.conf"), "{error}");
         assert_eq!(calls.of("loadbalancer_create"), 0, "{calls:?}");
         scene.configure(OVN).await;
-        for (key, value) in [("proxy-protocol", "true"), ("x-forwarded-for", "true"), ("lb-method", "ROUND_ROBIN")] {
+        let (project, url) = (scene.place().project.clone(), scene.simulation().url());
+        let certificate = format!("{url}/v1/secrets/{}", scene.simulation().world(|world| world.secret(&project)));
+        for (key, value) in [
+            ("proxy-protocol", "true"),
+            ("x-forwarded-for", "true"),
+            ("lb-method", "ROUND_ROBIN"),
+            ("default-tls-container-ref", &certificate),
+        ] {
             set(&mut web, key, value);
             let (calls, error) = scene.counted(scene.refused(&mut web)).await;
             assert!(error.contains(key), "{error}");
@@ -277,6 +284,72 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
         assert_eq!((calls.of("secret_get"), &scene.listener().await["protocol"]), (0, &json!("TCP")));
     })
     .await;
+}
+
+/// It is absent, cannot be read, or Octavia refuses it.
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_leaves_no_half_of_a_balancer_and_stops_no_member() {
+    let vips = "/v2.0/ports?device_owner=Octavia";
+    for (case, is_default) in [("absent", false), ("absent", true), ("denied", false), ("refused", false)] {
+        simulated(async |scene: &mut Scene| {
+            let project = scene.place().project.clone();
+            let url = scene.simulation().url();
+            let secret = match case {
+                "absent" => "0badbad0-1111-4222-8333-444455556666".to_owned(),
+                _ => scene.simulation().world(|world| world.secret(&project)),
+            };
+            let reference = format!("{url}/v1/secrets/{secret}");
+            let (mut web, mut new) = (web(), service("new", &[(8080, 30808)], json!({})));
+            scene.ensure(&mut web).await;
+            if is_default {
+                scene.configure(&format!("[LoadBalancer]\ndefault-tls-container-ref = {reference}\n")).await;
+            } else {
+                set(&mut web, "default-tls-container-ref", &reference);
+                set(&mut new, "default-tls-container-ref", &reference);
+            }
+            let fault = match case {
+                "denied" => Some(Fault::Deny),
+                "refused" => Some(Fault::Code {
+                    status: 400,
+                    code: "Client".to_owned(),
+                    message: "Could not retrieve certificate".to_owned(),
+                }),
+                _ => None,
+            };
+            let service = if case == "refused" { "load-balancer" } else { "key-manager" };
+            let on = |fault| Rule { params: Some(secret.clone()), ..Rule::every(fault).on(service, "*") };
+            fault.into_iter().for_each(|fault| scene.simulation().fault(on(fault)));
+            let spare = scene.nodes.pop().unwrap();
+            let error = scene.refused(&mut web).await;
+            let says = match case {
+                "absent" => "Barbican has none",
+                "denied" => "ccm lacks key-manager secret:get",
+                _ => "Could not retrieve certificate",
+            };
+            assert!(error.contains(says), "{case}: {error}");
+            assert_eq!((scene.members().await.len(), web.status.load_balancer.ingress.len()), (2, 1), "{case}");
+            scene.nodes.push(spare);
+            scene.update_hosts(&mut web).await;
+            assert_eq!(
+                (scene.members().await.len(), &scene.listener().await["protocol"]),
+                (3, &json!("TCP")),
+                "{case}"
+            );
+            for round in 0..2 {
+                let (calls, error) = scene.counted(scene.refused(&mut new)).await;
+                assert!(error.contains(says) && calls.writes().is_empty(), "{case}: {error} {calls:?}");
+                assert_eq!(calls.of("loadbalancer_create"), i64::from(case == "refused" && round == 0), "{case}");
+                assert_eq!((scene.balancers().await.len(), scene.list(vips).await.len()), (1, 1), "{case}");
+            }
+            scene.simulation().faults(Faults::clear);
+            scene.configure("").await;
+            for service in [&mut web, &mut new] {
+                unset(service, "default-tls-container-ref");
+                scene.ensure(service).await;
+            }
+        })
+        .await;
+    }
 }
 
 /// The cloud accepts no change of its members: a wait would not end.

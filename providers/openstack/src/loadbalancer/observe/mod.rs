@@ -541,6 +541,18 @@ mod tests {
         assert_eq!([unread, gone].map(is_unread), [true, false]);
     }
 
+    /// Besides, each that the list lacks is asked for alone: it may be of another project.
+    #[tokio::test]
+    async fn one_list_has_the_health_monitors_of_all_balancers() {
+        let world = World::with(0).await;
+        let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
+        world.calls();
+        let ids = (0..8).map(|number| format!("0badbad0-1111-4222-8333-44445555666{number}"));
+        join_all(ids.map(|id| reads.monitors.ask([id]))).await;
+        let calls = world.calls();
+        assert_eq!(calls, vec!["load-balancer:loadbalancer_healthmonitor_list"; 1 + 8]);
+    }
+
     /// Gateways send a 404 of their own.
     #[tokio::test]
     async fn only_a_404_in_the_form_of_the_service_shows_that_an_object_is_gone() {

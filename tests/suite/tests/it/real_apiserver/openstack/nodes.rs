@@ -7,6 +7,7 @@ ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
         a_node_gets_everything_of_its_server_and_goes_with_it,
         routes_lead_to_the_pods_of_each_node;
     simulated:
+        the_default_name_of_the_cluster_is_a_warning_at_the_start;
 }
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule";
@@ -100,4 +101,21 @@ async fn routes_lead_to_the_pods_of_each_node(world: &World) {
     assert_eq!(pairs(world, &second.server).await, [""; 0]);
     assert_eq!(pairs(world, &first.server).await, ["10.88.1.0/24"]);
     manager.stop().await;
+}
+
+/// Other clusters of the project may have it, and load balancers of the same names.
+async fn the_default_name_of_the_cluster_is_a_warning_at_the_start(world: &World) {
+    const OFF: &str = "[LoadBalancer]\nenabled = false\n";
+    let risk = "--cluster-name is the default, which other clusters of the project may have";
+    for (number, (more, name, expected)) in (1..).zip([("", "kubernetes", 1), ("", "mine", 0), (OFF, "kubernetes", 0)])
+    {
+        let machine = world.machine(number).await;
+        let name = format!("--cluster-name={name}");
+        let manager = world.manager(more, &[ARGS, &[&*name]].concat());
+        world.rig.initialized(&machine.name).await;
+        let output = manager.process.output();
+        let warnings = output.lines().filter(|line| line.starts_with('W') && line.contains(risk));
+        assert_eq!(warnings.count(), expected, "{name} {more}: {output}");
+        manager.stop().await;
+    }
 }
