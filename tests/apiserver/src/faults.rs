@@ -86,6 +86,13 @@ pub enum Effect {
         /// Whether the connection breaks, instead of a regular end of the stream.
         abrupt: bool,
     },
+    /// Ends a watch with an ERROR event.
+    FailWatch {
+        /// The number of events that are still delivered.
+        after: u64,
+        /// The code of its `Status`.
+        code: u16,
+    },
 }
 
 /// A fault: its effect, the matching requests, and the number of hits.

@@ -158,7 +158,8 @@ impl<T: Cached> Reflector<T> {
                 Err(Ended::Desynced(why)) => {
                     tracing::debug!(kind = T::NAME, why, "listing again");
                     self.relist = true;
-                    self.pause(None).await;
+                    let lists_alone = self.blind > BLIND && self.has_just_listed();
+                    self.pause(lists_alone.then_some(LIST_ALONE_EVERY)).await;
                 }
                 Err(Ended::Older(listed)) => {
                     let seen = &self.version;
@@ -312,6 +313,10 @@ impl<T: Cached> Reflector<T> {
         self.blind >= BLIND && self.listed.is_none_or(|at| at.elapsed() >= LIST_ALONE_EVERY)
     }
 
+    fn has_just_listed(&self) -> bool {
+        self.listed.is_some_and(|at| at.elapsed() < BRIEF)
+    }
+
     /// Watches from the last version. A watch without an event, not even a bookmark, may have hidden changes, however it
     /// ended: a proxy may answer lists but cut watches.
     async fn watch(&mut self) -> Result<(), Ended> {
@@ -326,8 +331,8 @@ impl<T: Cached> Reflector<T> {
             Ok(()) | Err(Ended::Normally) => true,
             // A server that asks for a pause gets it.
             Err(Ended::Failed(error)) => error.retry_after().is_none(),
-            // A list follows in any case.
-            Err(Ended::Desynced(_) | Ended::Older(_)) => false,
+            // A list follows in any case; one whose version is unusable at once must not be repeated without a pause.
+            Err(Ended::Desynced(_) | Ended::Older(_)) => self.has_just_listed(),
         };
         if !counts {
             self.blind = self.blind.saturating_sub(1);

@@ -24,7 +24,7 @@ use route::{Query, Route};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use stream::Stream;
+use stream::{End, Stream};
 
 /// Answers requests. Usable without a socket, for clients that accept any service and for paused time.
 #[derive(Debug, Clone)]
@@ -104,7 +104,12 @@ impl Handler {
         for effect in self.faults.consult(&facts) {
             match effect {
                 Effect::Latency { millis } => tokio::time::sleep(Duration::from_millis(millis)).await,
-                Effect::EndWatch { after, abrupt } => end_after = Some((after, abrupt)),
+                Effect::EndWatch { after, abrupt: false } => end_after = Some((after, End::Regular)),
+                Effect::EndWatch { after, abrupt: true } => end_after = Some((after, End::Abrupt)),
+                Effect::FailWatch { after, code } => {
+                    let status = fault_error(code, None, None, None).to_status().to_string().into();
+                    end_after = Some((after, End::Error(status)));
+                }
                 Effect::LoseAnswer | Effect::FailAfterEffect { .. } => after = Some(effect),
                 Effect::LoseRequest => {
                     self.core.log.count(verb, resource, 0);
@@ -130,7 +135,7 @@ impl Handler {
         outcome
     }
 
-    fn dispatch(&self, call: &Call, route: &Route, verb: &'static str, end_after: Option<(u64, bool)>) -> Reply {
+    fn dispatch(&self, call: &Call, route: &Route, verb: &'static str, end_after: Option<(u64, End)>) -> Reply {
         let outcome = match route {
             Route::Other(path) => Ok(other(path)),
             Route::Objects { kind, namespace, name, subresource } => match verb {
@@ -173,7 +178,7 @@ impl Handler {
         call: &Call,
         kind: &'static Kind,
         namespace: &str,
-        end_after: Option<(u64, bool)>,
+        end_after: Option<(u64, End)>,
     ) -> Result<Reply, ApiError> {
         let options = list_options(&call.query, namespace)?;
         let view = self.faults.view(kind, &options.resource_version);

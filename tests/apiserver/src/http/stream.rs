@@ -13,6 +13,16 @@ use hyper::body::Frame;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// How a fault ends a watch.
+#[derive(Clone)]
+pub(super) enum End {
+    Regular,
+    /// The connection breaks.
+    Abrupt,
+    /// An ERROR event with this `Status`.
+    Error(Bytes),
+}
+
 /// The response to a watch while it is sent.
 pub(super) struct Stream {
     watch: Watch,
@@ -26,7 +36,7 @@ pub(super) struct Stream {
     /// The columns of a table, if the objects are sent as one.
     columns: Option<&'static [Column]>,
     first_table: bool,
-    end_after: Option<(u64, bool)>,
+    end_after: Option<(u64, End)>,
     over: bool,
 }
 
@@ -47,7 +57,7 @@ impl Stream {
         timeout: Option<Duration>,
         bookmark_interval: Duration,
         columns: Option<&'static [Column]>,
-        end_after: Option<(u64, bool)>,
+        end_after: Option<(u64, End)>,
     ) -> Stream {
         let (now, switched, drops) = (Instant::now(), faults.switched.listen(), faults.drops(kind));
         let (deadline, next_bookmark) = (timeout.map(|timeout| now + timeout), now + bookmark_interval);
@@ -76,11 +86,20 @@ impl Stream {
             {
                 return None;
             }
-            if let Some((0, abrupt)) = self.end_after {
+            if let Some((0, end)) = &self.end_after {
+                let end = end.clone();
                 self.over = true;
                 // One pause lets the connection flush the delivered events before it breaks.
                 tokio::task::yield_now().await;
-                return abrupt.then_some(Err(Closed));
+                return match end {
+                    End::Regular => None,
+                    End::Abrupt => Some(Err(Closed)),
+                    End::Error(object) => {
+                        let mut chunk = BytesMut::new();
+                        self.put(&mut chunk, &WatchEvent { event: EventType::Error, object });
+                        Some(Ok(chunk.freeze()))
+                    }
+                };
             }
             if !self.faults.is_frozen(self.kind) {
                 if let Some(chunk) = self.chunk() {

@@ -122,6 +122,13 @@ async fn watches_end_after_so_many_events() {
     assert_eq!(events.next().await, None);
     server.faults().add(Fault::status(503).on(Match::on("watch", "nodes")).times(1));
     assert_eq!(api.get(&format!("{NODES}?watch=true")).await.code, 503);
+    let fault = Fault::new(Effect::FailWatch { after: 1, code: 410 });
+    server.faults().add(fault.on(Match::on("watch", "nodes")).times(1));
+    let mut events = api.watch(NODES).await;
+    assert_eq!(events.brief().await.1, "a");
+    let error = events.next().await.unwrap();
+    assert_eq!((&error["type"], &error["object"]["reason"]), (&json!("ERROR"), &json!("Expired")));
+    assert_eq!(events.next().await, None);
     server.stop().await;
 }
 

@@ -335,6 +335,8 @@ async fn a_server_that_fails_every_watch_is_listed_again() {
         ("no answer", Effect::LoseRequest),
         ("ended at once", end(false)),
         ("cut at once", end(true)),
+        ("an ERROR event, 500", Effect::FailWatch { after: 0, code: 500 }),
+        ("an ERROR event, 410", Effect::FailWatch { after: 0, code: 410 }),
     ] {
         // A server that never answered is not asked for pages.
         let starts: &[bool] = if effect == Effect::LoseRequest { &[false] } else { &[false, true] };
@@ -361,6 +363,28 @@ async fn a_server_that_fails_every_watch_is_listed_again() {
             bench.until_same(MINUTE).await;
             bench.create("last");
             assert!(bench.until_same(MINUTE).await < Duration::from_secs(1), "{what}: it watches again");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_version_is_followed_by_one_list_and_another_error_event_by_a_watch_from_the_last_version() {
+    for (code, asked) in [(410, [1, 0, 1, 1]), (500, [0, 0, 2, 2])] {
+        for after in [0, 1] {
+            let bench = Bench::new(Options::default(), 60);
+            bench.until_same(MINUTE).await;
+            bench.create("late");
+            bench.until_same(MINUTE).await;
+            bench.asked();
+            bench.faults.add(on_watch(Effect::FailWatch { after, code }).times(1));
+            bench.faults.drop_watches(None);
+            bench.label("n2", "x");
+            bench.api.delete("nodes", "", "n1").unwrap();
+            let took = bench.until_same(MINUTE).await;
+            assert!(took < Duration::from_secs(2), "{code}, {after}: {took:?}");
+            assert_eq!((bench.asked(), bench.deleted()), (asked, vec!["n1".to_owned()]), "{code}, {after}");
+            bench.create("last");
+            assert!(bench.until_same(MINUTE).await < Duration::from_secs(1), "{code}, {after}");
         }
     }
 }
