@@ -156,6 +156,22 @@ async fn a_balancer_is_deleted_for_a_service_gone_from_the_watch_only_when_the_a
     }
 }
 
+/// The roles of the Go programs grant `list` on Services, and no `get`.
+#[tokio::test(start_paused = true)]
+async fn without_get_on_services_a_list_proves_that_a_service_is_gone() {
+    for (may_list, calls) in [(true, 1), (false, 0)] {
+        let (rig, _manager) = balanced("").await;
+        rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+        rig.faults().add(Fault::status(403).on(Match::on("get", "services")));
+        if !may_list {
+            rig.faults().add(Fault::status(403).on(Match::on("list", "services")));
+        }
+        rig.delete("services", "default", "s").await;
+        rig.pass(MINUTE).await;
+        assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), calls, "{may_list}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_recreated_while_the_old_one_is_checked_gets_its_own_balancer() {
     let (rig, _manager) = balanced("").await;
