@@ -20,7 +20,8 @@ pub trait PodRanges: Send + Sync {
     /// All nodes have a provider ID of this cloud. Called once for all pending nodes: for all nodes of the cluster when
     /// the process becomes leader, then for new nodes and for failed ones. Calls do not overlap and start at least one
     /// second apart; nodes that become pending in the meantime are in the next call. A call is limited to
-    /// [`crate::deadline::READ_DEADLINE`].
+    /// [`crate::deadline::READ_DEADLINE`]. The nodes of a call that took longer are asked about in several calls at once, so
+    /// that the others do not wait for the one that hangs.
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>>;
 }
 

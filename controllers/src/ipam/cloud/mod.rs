@@ -3,7 +3,8 @@
 //! Source of the behavior: `kubernetes/cloud-provider-gcp` `pkg/controller/nodeipam/ipam/cloud_cidr_allocator.go`.
 //! Differences:
 //!
-//! * One read for all nodes that are due, at most once a second. Upstream reads each instance.
+//! * One read for all nodes that are due, at most once a second. Upstream reads each instance. After a read that hangs, its
+//!   nodes are read in parts that do not wait for each other, down to the one at which it hangs.
 //! * Nodes of other clouds are ignored, and those without provider ID until they have one. Upstream tries them 20
 //!   times.
 //! * A condition that is already `False` is not written again, even if another program set it. Upstream changes its
@@ -16,7 +17,7 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,12 @@ const RETRIES: u32 = 20;
 const WORKERS: usize = 30;
 /// Pause between the starts of two reads: nodes that become due meanwhile are read together.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The part of the nodes that no read has hung at.
+const ALL: usize = 0;
+/// The number of parts into which nodes are divided when a read for them hangs.
+const PARTS: usize = 16;
+/// The maximum number of parts: reads at once if the cloud does not answer at all.
+const PARTS_AT_MOST: usize = 64;
 
 metrics! {
     pub(crate) struct CloudMetrics {
@@ -65,8 +72,10 @@ struct CloudController {
     metrics: CloudMetrics,
     // Nodes whose ranges have not been compared with the cloud's since they were first seen.
     unread: Mutex<BTreeSet<NodeName>>,
-    // The start of the last read.
+    // The start of the last read of `ALL`.
     read: Mutex<Option<Instant>>,
+    // The parts of nodes at which a read hung.
+    parts: Mutex<BTreeMap<NodeName, usize>>,
 }
 
 pub(super) fn start(
@@ -83,7 +92,7 @@ pub(super) fn start(
     });
     async move {
         shared.nodes.synced().await;
-        runner::run(controller, queue, Limits { batch: 5000, groups: 1 }, shared.leadership, shared.metrics).await;
+        runner::run(controller, queue, Limits { batch: 5000, groups: PARTS }, shared.leadership, shared.metrics).await;
     }
 }
 
@@ -104,41 +113,51 @@ pub(super) fn preview(
 #[async_trait]
 impl Reconciler for CloudController {
     type Key = NodeName;
-    /// `None`: the node is gone, or belongs to another cloud.
-    type Observed = Option<(NodeRef, Result<Vec<PodInterface>, ProviderError>)>;
-    /// All nodes are one group: there is one read at a time, for all nodes that became due during the previous one.
-    type Group = ();
+    type Observed = ();
+    /// A part. All nodes are one, [`ALL`], until a read hangs: there is one read at a time, for all nodes that became due
+    /// during the previous one.
+    type Group = usize;
 
     fn name(&self) -> &'static str {
         super::NAME
     }
 
-    fn groups(&self, _key: &NodeName) -> BTreeSet<()> {
-        [()].into()
+    fn groups(&self, key: &NodeName) -> BTreeSet<usize> {
+        [self.part(key)].into()
     }
 
     fn subject(&self, key: &NodeName) -> String {
         preview::node_subject(key)
     }
 
-    async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Self::Observed, SyncError>> {
-        if self.due(keys).iter().any(Option::is_some) {
+    fn reads_stores(&self) -> bool {
+        true
+    }
+
+    /// Nothing: the read is part of the work, because it belongs to one part.
+    async fn observe(&self, keys: &[NodeName]) -> Vec<Result<(), SyncError>> {
+        keys.iter().map(|_| Ok(())).collect()
+    }
+
+    async fn reconcile(&self, work: Vec<(NodeName, ())>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
+        let keys: Vec<NodeName> = work.into_iter().map(|(key, ())| key).collect();
+        if keys.iter().any(|key| self.part(key) == ALL) && self.due(&keys).iter().any(Option::is_some) {
             self.wait().await;
         }
-        let nodes = self.due(keys);
+        let nodes = self.due(&keys);
         let asked: Vec<NodeRef> = nodes.iter().flatten().cloned().collect();
         let answers = self.read(&asked).await;
         for (node, _) in asked.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
             self.unread().remove(&node.name);
         }
         let mut answers = answers.into_iter();
-        let answer = |node: Option<NodeRef>| node.and_then(|node| Some((node, answers.next()?)));
-        nodes.into_iter().map(answer).map(Ok).collect()
-    }
-
-    async fn reconcile(&self, work: Vec<(NodeName, Self::Observed)>) -> Vec<(NodeName, Result<Outcome, SyncError>)> {
-        let syncs = work.into_iter().map(|(key, observed)| async move {
-            let ended = match observed {
+        let syncs = keys.into_iter().zip(nodes).map(|(key, node)| {
+            let answered = node.and_then(|node| Some((node, answers.next()?)));
+            (key, answered)
+        });
+        let syncs = syncs.map(|(key, answered)| async move {
+            let ended = match answered {
+                // The node is gone, belongs to another cloud, or has its ranges.
                 None => Ok(Outcome::Done),
                 Some((node, answer)) => self.sync(&node, answer).await,
             };
@@ -153,7 +172,8 @@ impl CloudController {
     fn new(shared: Shared, events: Arc<dyn EventSink>, cloud: Arc<dyn PodRanges>, families: Families) -> Self {
         let queue = shared.queue(QUEUE, LIMIT);
         let metrics = CloudMetrics::new(&shared.metrics);
-        Self { shared, events, queue, cloud, families, metrics, unread: Mutex::default(), read: Mutex::default() }
+        let (unread, read, parts) = Default::default();
+        Self { shared, events, queue, cloud, families, metrics, unread, read, parts }
     }
 
     /// Applies a change of a node. There is nothing to release: the cloud owns the ranges.
@@ -172,6 +192,7 @@ impl CloudController {
             }
             ObjectChange::Deleted(node) => {
                 self.unread().remove(&node.name);
+                self.parts.lock().remove(&node.name);
                 self.queue.forget(&node.name);
             }
             _ => {}
@@ -209,11 +230,20 @@ impl CloudController {
             return Vec::new();
         }
         let began = Instant::now();
-        let limited = tokio::time::timeout(READ_DEADLINE, self.ask(nodes)).await;
-        let answers = limited.unwrap_or_else(|_| {
-            let error = ProviderError::deadline("PodRanges", READ_DEADLINE);
-            nodes.iter().map(|_| Err(error.clone())).collect()
-        });
+        let answers = match tokio::time::timeout(READ_DEADLINE, self.ask(nodes)).await {
+            Ok(answers) => {
+                let mut parts = self.parts.lock();
+                for node in nodes {
+                    parts.remove(&node.name);
+                }
+                answers
+            }
+            Err(_) => {
+                self.divide(nodes);
+                let error = ProviderError::deadline("PodRanges", READ_DEADLINE);
+                nodes.iter().map(|_| Err(error.clone())).collect()
+            }
+        };
         let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
         self.shared.metrics.provider_call(
             "PodRanges",
@@ -221,6 +251,19 @@ impl CloudController {
             began.elapsed(),
         );
         answers
+    }
+
+    fn part(&self, node: &NodeName) -> usize {
+        self.parts.lock().get(node).copied().unwrap_or(ALL)
+    }
+
+    /// Divides nodes at which a read hung, as far as there are free parts.
+    fn divide(&self, nodes: &[NodeRef]) {
+        let mut parts = self.parts.lock();
+        let theirs = nodes.first().and_then(|node| parts.get(&node.name).copied());
+        let is_free = |part: &usize| Some(*part) == theirs || !parts.values().any(|used| used == part);
+        let free: Vec<usize> = (ALL + 1..=PARTS_AT_MOST).filter(is_free).take(PARTS).collect();
+        parts.extend(nodes.iter().map(|node| node.name.clone()).zip(free.into_iter().cycle()));
     }
 
     /// Calls the provider. A call that panics, or has too few answers, is halved down to the node that causes it: the

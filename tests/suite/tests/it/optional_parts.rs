@@ -38,6 +38,8 @@ struct State {
     at_work: Vec<String>,
     calls: Vec<String>,
     node_selector: Option<&'static str>,
+    /// The node at which a read of ranges hangs.
+    hangs_at: Option<&'static str>,
 }
 
 #[async_trait]
@@ -91,6 +93,10 @@ impl CloudProvider for Cloud {
 impl PodRanges for Cloud {
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
         tokio::time::sleep(Duration::from_millis(50)).await;
+        let hangs_at = self.0.lock().hangs_at;
+        if nodes.iter().any(|node| Some(&*node.name) == hangs_at) {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.0.lock();
         state.reads.push(nodes.len());
         let interfaces = |ranges: &Vec<String>| vec![PodInterface { primary: true, ranges: ranges.clone() }];
@@ -339,6 +345,29 @@ async fn five_hundred_nodes_that_join_cost_a_read_a_second_at_most() {
     let reads = cloud.0.lock().reads.len();
     assert!(reads as u64 <= began.elapsed().as_secs() + 2, "{reads} reads in {:?}", began.elapsed());
     assert_eq!(writes(&rig).len(), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_at_which_the_cloud_hangs_does_not_hold_up_others() {
+    let (rig, cloud) = (Rig::new("").await, Cloud::default());
+    cloud.0.lock().hangs_at = Some("n7");
+    for index in 0..40 {
+        let name = format!("n{index}");
+        cloud.set_ranges(&name, &[&format!("10.0.{index}.0/24")]);
+        rig.create(instance(&name)).await;
+    }
+    let _manager = rig.start_of(Arc::new(cloud.clone()), &CLOUD).await;
+    let lacking = async |rig: &Rig| rig.list("nodes").await.iter().filter(|node| !is_reachable(node)).count();
+    // Some share its part at first.
+    rig.until(3 * MINUTE, "nearly all", async |rig| (lacking(rig).await <= 3).then_some(())).await;
+    rig.until(3 * MINUTE, "all others", async |rig| (lacking(rig).await == 1).then_some(())).await;
+    // It hangs on; nodes that come now do not wait.
+    cloud.set_ranges("late", &["10.1.0.0/24"]);
+    rig.create(instance("late")).await;
+    rig.until(Duration::from_secs(5), "the late one", async |rig| (lacking(rig).await == 1).then_some(())).await;
+    assert!(!is_reachable(&rig.node("n7").await.unwrap()));
+    cloud.0.lock().hangs_at = None;
+    rig.until(5 * MINUTE, "the last one", async |rig| (lacking(rig).await == 0).then_some(())).await;
 }
 
 #[tokio::test(start_paused = true)]
