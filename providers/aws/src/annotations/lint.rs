@@ -1,6 +1,6 @@
 //! Findings about annotations: unknown keys, keys without effect, wrong values, contradictions.
 
-use ccm_kit::annotations::{BalancerKind, with_article};
+use ccm_kit::annotations::{BalancerKind, value, with_article};
 use ccm_kit::document::did_you_mean;
 use ccm_provider::source_ranges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
@@ -12,7 +12,7 @@ use super::{
     BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
     HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthProtocol,
     IDLE_TIMEOUT, INTERNAL, Key, Kind, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS,
-    SUBNETS, SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD, invalid,
+    SUBNETS, SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TARGET_NODE_LABELS, TYPE, UNHEALTHY_THRESHOLD, invalid,
 };
 use crate::client::Tags;
 use crate::ownership::Ownership;
@@ -41,6 +41,7 @@ pub(crate) fn lint(context: &LintContext<'_>) -> Vec<Finding> {
     }
     findings.extend(limits(context.kind, annotations));
     findings.extend(contradictions(context, annotations));
+    findings.extend(dropped(context.kind, annotations));
     findings.extend(tls(context, annotations));
     findings.extend(annotations.iter().filter_map(|(key, value)| unknown(key, value, Reader::ThisProgram)));
     findings
@@ -336,6 +337,27 @@ fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> V
         findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
     }
     findings.extend(reserved_by_aws(tags.keys()).map(|message| annotations.error(ADDITIONAL_TAGS.row, message)));
+    findings
+}
+
+/// What the parsers of pairs drop without an error, as upstream.
+fn dropped(kind: Kind, annotations: Annotations<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let rows = [TARGET_NODE_LABELS.row, ADDITIONAL_TAGS.row, TARGET_GROUP_ATTRIBUTES.row];
+    for row in rows.into_iter().filter(|row| row.on.reads(kind)) {
+        for item in value::items(annotations.text(row).unwrap_or_default()) {
+            match item.splitn(3, '=').collect::<Vec<_>>()[..] {
+                ["", ..] => findings
+                    .push(annotations.warn(row, format!("{item:?} has no key and is left out; write key=value"))),
+                // A tag has all of it.
+                [key, value, _] if row.key != ADDITIONAL_TAGS.row.key => {
+                    let message = format!("{item:?}: what follows the second \"=\" is left out; write {key}={value}");
+                    findings.push(annotations.warn(row, message));
+                }
+                _ => {}
+            }
+        }
+    }
     findings
 }
 

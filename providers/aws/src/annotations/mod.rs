@@ -57,7 +57,7 @@ ccm_kit::annotation_table! {
             "Any text but `false` creates an internal load balancer.";
         SUBNETS: Vec<String> = parse::subnets, "subnets", BOTH, "list of subnet IDs or `Name` tags", "found by tags and routes", "",
             "The subnets of the load balancer, one per availability zone. On a network load balancer they are fixed at creation.";
-        TARGET_NODE_LABELS: BTreeMap<String, String> = parse::labels, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
+        TARGET_NODE_LABELS: BTreeMap<String, String> = parse::without_third_part, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
             "Only nodes with all these labels get traffic; a key alone matches any value.";
         ADDITIONAL_TAGS: BTreeMap<String, String> = value::pairs, "additional-resource-tags", BOTH, "list of `key=value` or `key`", "", "",
             "Tags of the created objects. On a network load balancer, its listeners and target groups they are set only at creation; tags are never removed. The ownership tags of cluster and Service cannot be set.";

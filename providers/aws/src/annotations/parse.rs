@@ -101,12 +101,12 @@ pub(super) fn ipv4_list(value: &str) -> Parsed<Vec<String>> {
 
 /// As [`value::pairs`]. Text after a second `=` is dropped, as upstream does: no label has such a value, so the nodes
 /// that upstream chose would go.
-pub(super) fn labels(value: &str) -> Parsed<BTreeMap<String, String>> {
-    let mut labels = value::pairs(value)?.unwrap_or_default();
-    for value in labels.values_mut() {
+pub(super) fn without_third_part(value: &str) -> Parsed<BTreeMap<String, String>> {
+    let mut pairs = value::pairs(value)?.unwrap_or_default();
+    for value in pairs.values_mut() {
         value.truncate(value.find('=').unwrap_or(value.len()));
     }
-    Ok(Some(labels))
+    Ok(Some(pairs))
 }
 
 /// The beginning of upstream's errors about them.
@@ -116,7 +116,7 @@ const PROXY_PROTOCOL_V2: &str = "proxy_protocol_v2.enabled";
 
 /// Two keys, exactly `true` or `false`.
 pub(super) fn target_group_attributes(value: &str) -> Parsed<BTreeMap<String, String>> {
-    let found = value::pairs(value)?.unwrap_or_default();
+    let found = without_third_part(value)?.unwrap_or_default();
     for (key, value) in &found {
         if ![PRESERVE_CLIENT_IP, PROXY_PROTOCOL_V2].contains(&&**key) {
             return Err(format!(

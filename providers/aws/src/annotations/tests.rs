@@ -121,7 +121,27 @@ fn any_text_but_false_is_internal() {
 fn pairs_keep_the_last_of_equal_keys_and_tags_the_whole_value() {
     let pairs = value::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
     assert_eq!(pairs, [("a", "2=3"), ("b", ""), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-    assert_eq!(parse::labels("a=2=3").unwrap().unwrap()["a"], "2", "no label has a value with =");
+    assert_eq!(parse::without_third_part("a=2=3").unwrap().unwrap()["a"], "2", "no label has a value with =");
+}
+
+#[test]
+fn what_is_left_out_of_pairs_is_reported() {
+    check(
+        Kind::Network,
+        &[
+            ("target-node-labels", "a=2=3,=x,zone,pool=web"),
+            ("additional-resource-tags", "foo=Zm9vCg==,=x"),
+            ("target-group-attributes", "proxy_protocol_v2.enabled=true=x"),
+        ],
+        &[
+            "Warning ~target-node-labels \"a=2=3,=x,zone,pool=web\": \"a=2=3\": what follows the second \"=\" is left out; \
+             write a=2",
+            "Warning ~target-node-labels \"a=2=3,=x,zone,pool=web\": \"=x\" has no key and is left out; write key=value",
+            "Warning ~additional-resource-tags \"foo=Zm9vCg==,=x\": \"=x\" has no key and is left out; write key=value",
+            "Warning ~target-group-attributes \"proxy_protocol_v2.enabled=true=x\": \"proxy_protocol_v2.enabled=true=x\": \
+             what follows the second \"=\" is left out; write proxy_protocol_v2.enabled=true",
+        ],
+    );
 }
 
 #[test]

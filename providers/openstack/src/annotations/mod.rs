@@ -172,6 +172,13 @@ pub(crate) fn lint(annotations: Annotations<'_>, provider: &str) -> Vec<Finding>
     ];
     let is_odd = |row: &&Row| annotations.text(row).is_some_and(|id| !id.is_empty() && !is_uuid(id.trim()));
     findings.extend(ids.into_iter().filter(is_odd).map(|row| annotations.error(row, "not an ID: write a UUID")));
+    // The whole value counts, as upstream.
+    let never = value::items(annotations.text(NODE_SELECTOR.row).unwrap_or_default());
+    let never = never.filter(|item| item.starts_with('=') || item.split('=').count() > 2);
+    findings.extend(never.map(|item| {
+        let message = format!("{item:?} matches no node: no label has such a key or value; write key=value");
+        annotations.warn(NODE_SELECTOR.row, message)
+    }));
     findings.extend(conflict(annotations));
     findings.extend(unsupported(annotations, provider));
     findings.extend(annotations.iter().filter_map(|(key, value)| TABLE.unknown(key, value, &[])));

@@ -33,6 +33,19 @@ fn an_empty_text_counts_as_a_value() {
 }
 
 #[test]
+fn a_pair_that_no_label_matches_is_reported() {
+    let message = "matches no node: no label has such a key or value; write key=value";
+    check(
+        &[("node-selector", "env=prod=x, =web,zone,pool=")],
+        "amphora",
+        &[
+            &format!("Warning ~node-selector \"env=prod=x, =web,zone,pool=\": \"env=prod=x\" {message}"),
+            &format!("Warning ~node-selector \"env=prod=x, =web,zone,pool=\": \"=web\" {message}"),
+        ],
+    );
+}
+
+#[test]
 fn bad_numbers_and_booleans_warn_and_the_default_holds() {
     let pairs = [
         ("connection-limit", ""),
