@@ -419,6 +419,14 @@ impl Rig {
         self.until(SHORTLY, &format!("event {reason} of {name}"), find).await
     }
 
+    /// The component in an event of an object with this reason, for which it waits.
+    pub async fn event_component(&self, name: &str, reason: &str) -> String {
+        let is_it = |event: &Object| event["involvedObject"]["name"] == name && event["reason"] == reason;
+        let find = async |rig: &Self| rig.list("events").await.into_iter().find(is_it);
+        let event = self.until(LONG, &format!("event {reason} of {name}"), find).await;
+        event["source"]["component"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Simulated or real time since the creation of the rig or the last call.
     pub fn lap(&self) -> Duration {
         let mut lap = self.lap.lock();

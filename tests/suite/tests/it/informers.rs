@@ -85,8 +85,5 @@ async fn a_handler_of_the_provider_sees_existing_objects_as_additions_and_then_e
 async fn events_of_the_provider_name_its_component() {
     let rig = Rig::new("").await;
     let _manager = rig.start_with(Arc::new(Watcher::default()), &[]).await;
-    rig.until_event("a", "Initialized").await;
-    let events = rig.list("events").await;
-    let event = events.iter().find(|event| event["reason"] == "Initialized").unwrap();
-    assert_eq!(event["source"]["component"], "watcher-cloud-provider");
+    assert_eq!(rig.event_component("a", "Initialized").await, "watcher-cloud-provider");
 }

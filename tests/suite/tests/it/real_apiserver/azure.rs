@@ -96,8 +96,10 @@ async fn nodes_routes_and_services_of_a_cluster_come_and_go() {
     let ready = |node: &Object| node.condition("NetworkUnavailable").is_some_and(|it| it["status"] == "False");
     rig.until(LONG, "the condition", async |rig| rig.node("pool000000").await.filter(ready)).await;
 
-    rig.create(service_with("web", "", &[], &[80])).await;
+    let tags = ("service.beta.kubernetes.io/azure-pip-tags", "team");
+    rig.create(service_with("web", "", &[tags], &[80])).await;
     let address = rig.address("web").await;
+    assert_eq!(rig.event_component("web", "LoadBalancerConfiguration").await, "azure-cloud-provider");
     let shown = world.azure.objects("Microsoft.Network/publicIPAddresses");
     assert!(shown.iter().any(|shown| shown["properties"]["ipAddress"] == *address), "{shown:?}");
     assert_eq!(rig.count_events("web", "SyncLoadBalancerFailed").await, 0, "{:?}", rig.events("web").await);

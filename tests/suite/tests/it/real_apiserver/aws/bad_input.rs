@@ -48,7 +48,8 @@ async fn missing_objects_are_named_and_other_services_continue() {
         world.rig.create(service(name, annotations, &[443])).await;
     }
     world.another_goes_on("clb-good", &[]).await;
-    world.another_goes_on("nlb-good", &[("type", "nlb")]).await;
+    world.another_goes_on("nlb-good", &[("type", "nlb"), ("connection-idle-timeout", "60")]).await;
+    assert_eq!(world.rig.event_component("nlb-good", "AWSLoadBalancerWarning").await, "aws-cloud-provider");
     for (name, annotations) in &cases {
         let (key, value) = annotations.last().unwrap();
         println!("{name}: {}", world.fails(name, &[&format!("{ANNOTATION}{key}"), value]).await);

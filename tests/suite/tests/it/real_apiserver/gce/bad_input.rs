@@ -43,6 +43,8 @@ async fn mistakes_are_named_and_other_services_continue() {
         let find = async |rig: &Rig| rig.events(name).await.into_iter().find(wanted);
         world.rig.until(LONG, &format!("an event about {name}"), find).await;
     }
+    let reason = "LoadBalancerMixedProtocolNotSupported";
+    assert_eq!(world.rig.event_component("mixed", reason).await, "g-cloudprovider");
     world.rig.create(service("good", &[], &[80])).await;
     world.rig.address("good").await;
     for (name, _) in cases {

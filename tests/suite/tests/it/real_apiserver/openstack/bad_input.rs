@@ -37,6 +37,8 @@ async fn mistakes_are_named_and_other_services_continue(world: &World) {
     }
     // A number that cannot be parsed is ignored.
     world.rig.address("number").await;
+    let component = world.rig.event_component("number", "LoadBalancerConfiguration").await;
+    assert_eq!(component, "cloud-provider-openstack");
     world.rig.create(service("good", &[], &[80])).await;
     world.rig.address("good").await;
     for (name, ..) in CASES {
