@@ -157,7 +157,7 @@ impl Election {
     pub async fn run(self) -> Ended {
         let leases = Leases::new(&self.client, &self.config);
         let rng = StdRng::seed_from_u64(self.seed);
-        self.metrics.leader(&self.config.name, false);
+        self.metrics.leader(&self.config.namespace, &self.config.name, false);
         let mut candidate = Candidate {
             parts: self,
             leases,
@@ -243,7 +243,7 @@ impl Candidate {
             self.give_back(held).await;
             return None;
         }
-        self.parts.metrics.leader(&self.parts.config.name, true);
+        self.parts.metrics.leader(&self.parts.config.namespace, &self.parts.config.name, true);
         self.lead(&held);
         self.emit_event(&held.lease, "became leader");
         Some(held)
@@ -413,7 +413,7 @@ impl Candidate {
 
     fn stopped(&self, held: &Held) {
         self.parts.leadership.lose();
-        self.parts.metrics.leader(&self.parts.config.name, false);
+        self.parts.metrics.leader(&self.parts.config.namespace, &self.parts.config.name, false);
         self.emit_event(&held.lease, "stopped leading");
     }
 
@@ -481,6 +481,10 @@ crate::metrics! {
             "leader_election_master_status", NAME,
             "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
         );
+        of_lease: IntGaugeVec = Def::gauge(
+            "ccm_leader", &["lease"],
+            "1 if this process holds the lease NAMESPACE/NAME, 0 if not. leader_election_master_status has only the name.",
+        );
         slow_path: IntCounterVec = Def::counter(
             "leader_election_slowpath_total", NAME,
             "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
@@ -490,8 +494,10 @@ crate::metrics! {
 
 impl Metrics {
     /// Records whether this process holds the lease.
-    pub fn leader(&self, lease: &str, leading: bool) {
-        self.part::<ElectionMetrics>().leader.with_label_values(&[lease]).set(i64::from(leading));
+    pub fn leader(&self, namespace: &str, name: &str, leading: bool) {
+        let part = self.part::<ElectionMetrics>();
+        part.leader.with_label_values(&[name]).set(leading.into());
+        part.of_lease.with_label_values(&[&*format!("{namespace}/{name}")]).set(leading.into());
     }
 
     /// Counts a renewal that failed with the last seen object, so that the lease was read again.

@@ -154,6 +154,7 @@ async fn a_missing_lease_is_created() {
     assert_eq!((subject.kind, subject.api_version), ("Lease", "coordination.k8s.io/v1"));
     assert_eq!((&*subject.namespace, &*subject.name, &*subject.uid), ("kube-system", "ccm", "uid-1"));
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(1.0));
+    assert_eq!(a.metrics.sample("ccm_leader{lease=\"kube-system/ccm\"}"), Some(1.0));
     sleep(ms(2_050)).await;
     assert_eq!(server.lease()["spec"]["renewTime"], "2026-01-02T03:04:07.000000Z");
     assert_eq!(server.lease()["spec"]["acquireTime"], "2026-01-02T03:04:05.000000Z");
@@ -269,6 +270,7 @@ async fn a_longer_outage_loses_the_lease_before_another_takes_it() {
     assert_eq!(a.leadership.state(), State::Lost);
     assert_eq!(*a.emitted.lock().last().unwrap().1, *"a stopped leading");
     assert_eq!(a.metrics.sample("leader_election_master_status{name=\"ccm\"}"), Some(0.0));
+    assert_eq!(a.metrics.sample("ccm_leader{lease=\"kube-system/ccm\"}"), Some(0.0));
     until(s(20), || b.leads()).await;
     assert!(cut.elapsed() <= s(17) + ms(400), "{:?}", cut.elapsed());
 }

@@ -70,7 +70,7 @@ fn metrics_of_another_registry_are_read_at_each_scrape() {
 #[test]
 fn samples_are_found_and_absent_ones_are_not() {
     let metrics = Metrics::new();
-    metrics.leader("cloud-controller-manager", true);
+    metrics.leader("kube-system", "cloud-controller-manager", true);
     assert_eq!(metrics.sample("leader_election_master_status{name=\"cloud-controller-manager\"}"), Some(1.0));
     assert_eq!(metrics.sample("no_such"), None);
     metrics.provider_call("List", None, std::time::Duration::ZERO);
