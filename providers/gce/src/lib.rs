@@ -29,6 +29,12 @@ pub fn metrics_reference() -> String {
     client::metrics::page(extras::balancer_metrics::BalancerMetrics::DEFS)
 }
 
+/// What the Go program writes otherwise, and does not write back: kind and field of an object, and their place in words.
+pub fn left_behind() -> Vec<(&'static str, String)> {
+    let rule = "the firewall rule of the health checks of nodes without a destination".to_owned();
+    vec![("firewalls destinationRanges", rule)]
+}
+
 /// The generated parts of this crate's README, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {

@@ -27,6 +27,13 @@ pub use extras::volumes::VOLUME_SOURCES;
 pub use permissions::access_rules;
 pub use provider::Factory;
 
+/// What the Go program does not write, and does not remove: an annotation of Services, and its place in words.
+pub fn left_behind() -> Vec<(&'static str, String)> {
+    let key = annotations::APPLIED;
+    let remove = format!("`kubectl annotate services -A --all {key}-` removes it");
+    vec![(key, format!("the annotation `{key}` of Services ({remove})"))]
+}
+
 /// The generated parts of this crate's README, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {

@@ -9,8 +9,8 @@ use ccm::webhook::persistent_volume as volumes;
 use ccm_provider::{ConfigMapSpec, Related, ServiceControllerSpec, VolumeSource};
 use ccm_runtime::permission::{BORN_WITH_ROLES, LEASE, SYSTEM_NAMESPACE};
 
-use crate::field;
 use crate::rbac::{self, Rule, Rules};
+use crate::{field, left};
 
 /// Name of the service account, the roles and the bindings.
 pub const ACCOUNT: &str = "cloud-controller-manager";
@@ -63,6 +63,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
         (field::PAGE, field::page(&read)?),
+        (left::PAGE, left::page(&read)?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
     files.extend(ccm_provider_azure::custom_roles());

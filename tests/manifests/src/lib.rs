@@ -5,6 +5,7 @@
 
 pub mod field;
 pub mod generate;
+pub mod left;
 pub mod rbac;
 
 use std::path::PathBuf;

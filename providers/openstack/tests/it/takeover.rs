@@ -188,6 +188,13 @@ async fn what_this_program_changes_is_still_found_by_the_go_program(scene: &mut 
     for key in ["load-balancer-id", "load-balancer-address"] {
         assert_eq!(annotation(&web, key), annotation(&service, key));
     }
+    web.metadata.annotations.retain(|key, _| !service.metadata.annotations.contains_key(key));
+    let left = ccm_provider_openstack::left_behind();
+    assert_eq!(
+        web.metadata.annotations.keys().collect::<Vec<_>>(),
+        left.iter().map(|(key, _)| key).collect::<Vec<_>>()
+    );
+    web.metadata.annotations.clone_from(&service.metadata.annotations);
     scene.delete(&mut web).await;
     scene.is_empty().await;
 }

@@ -177,11 +177,30 @@ fn found(scene: &Scene) -> BTreeSet<String> {
     lines.collect()
 }
 
+/// What the cloud sets.
+const OUTPUT: [&str; 4] = ["creationTimestamp", "fingerprint", "id", "labelFingerprint"];
+
+/// Kind, name and fields of each object. Lists have no order.
+fn fields(scene: &Scene) -> BTreeSet<(&'static str, String, String)> {
+    let sorted = |value: Value| match value {
+        Value::Array(items) => items.iter().map(Value::to_string).collect::<BTreeSet<_>>().into_iter().collect(),
+        other => other,
+    };
+    let objects = BALANCING.iter().flat_map(|kind| scene.cloud().objects(kind).into_iter().map(move |it| (*kind, it)));
+    let all = objects.flat_map(|(kind, object)| {
+        let name = object["name"].as_str().unwrap().to_owned();
+        let fields = object.as_object().unwrap().clone().into_iter();
+        let fields = fields.filter(|(field, value)| !OUTPUT.contains(&&**field) && value != "");
+        fields.map(move |(field, value)| (kind, format!("{name} {field}"), sorted(value).to_string()))
+    });
+    all.collect()
+}
+
 /// The way back: after changes by this program, the Go program finds its objects, and no others.
 #[tokio::test]
 async fn what_this_program_changes_is_still_found_by_the_go_program() {
     let Recording { mut scene, services, addresses } = recorded(PLAIN).await;
-    let (before, nodes) = (found(&scene), scene.nodes.clone());
+    let (before, nodes, was) = (found(&scene), scene.nodes.clone(), fields(&scene));
     for (service, address) in services.iter().zip(&addresses) {
         let mut changed = service.clone();
         changed.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
@@ -193,8 +212,29 @@ async fn what_this_program_changes_is_still_found_by_the_go_program() {
         assert_eq!(found(&scene), before, "{}", service.metadata.name);
         assert_eq!(changed.metadata.finalizers, service.metadata.finalizers, "{}", service.metadata.name);
         scene.nodes.clone_from(&nodes);
-        assert_eq!(scene.ensure(&mut service.clone()).await, *address, "{}", service.metadata.name);
+        // To the other kind of health check, and back.
+        let policy = match service.metadata.name.rsplit('-').next() {
+            Some("cluster") => Some(("Local", 32_766)),
+            Some("local") => Some(("Cluster", 0)),
+            _ => None,
+        };
+        if let Some((policy, port)) = policy {
+            let mut other = service.clone();
+            (other.spec.external_traffic_policy, other.spec.health_check_node_port) = (policy.into(), port);
+            assert_eq!(scene.ensure(&mut other).await, *address, "{}", service.metadata.name);
+        }
+        let mut again = service.clone();
+        assert_eq!(scene.ensure(&mut again).await, *address, "{}", service.metadata.name);
         assert_eq!(found(&scene), before, "{}", service.metadata.name);
+        assert_eq!(again.metadata.annotations, service.metadata.annotations, "{}", service.metadata.name);
     }
+    let now = fields(&scene);
+    let changed = was.symmetric_difference(&now).map(|(kind, field, _)| {
+        format!("{} {}", kind.rsplit('/').next().unwrap_or_default(), field.rsplit(' ').next().unwrap_or_default())
+    });
+    let changed: BTreeSet<String> = changed.collect();
+    let left: BTreeSet<String> =
+        ccm_provider_gce::left_behind().into_iter().map(|(field, _)| field.to_owned()).collect();
+    assert_eq!(changed, left);
     assert_eq!(scene.cloud().violations(), [] as [&str; 0]);
 }
