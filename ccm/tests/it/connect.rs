@@ -1,4 +1,35 @@
-//! Ways to connect and to authenticate to a real API server.
+//! Ways to connect and to authenticate to an API server.
+
+use std::process::Command;
+
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::kubeconfig::Kubeconfig;
+use crate::process::ended;
+
+/// The environment of a host that trusts no certificates.
+const NO_AUTHORITIES: [(&str, &str); 2] = [("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")];
+
+#[test]
+fn the_certificates_of_the_host_are_needed_only_to_verify_a_server_without_its_own_authority() {
+    let authority = CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+    let refused = "Connection refused";
+    for (server, cluster, ca_pem, expected) in [
+        ("http://127.0.0.1:1", "", None, refused),
+        ("https://127.0.0.1:1", "", Some(authority), refused),
+        ("https://127.0.0.1:1", ", insecure-skip-tls-verify: true", None, refused),
+        ("https://127.0.0.1:1", "", None, "No CA certificates were loaded from the system"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Kubeconfig { server: server.into(), cluster: cluster.into(), user: String::new(), ca_pem };
+        let kubeconfig = format!("--kubeconfig={}", config.write(folder.path()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+        command.args(["explain", "node/a", "--cloud-provider=fake", &kubeconfig]).envs(NO_AUTHORITIES);
+        let ended = ended(command.output().unwrap());
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.stderr.contains(expected), "{server}{cluster}: {}", ended.stderr);
+    }
+}
 
 mod real_apiserver {
     use std::path::Path;
@@ -7,6 +38,7 @@ mod real_apiserver {
 
     use ccm_test_bed::{Authority, Bed};
 
+    use super::NO_AUTHORITIES;
     use crate::kubeconfig::{Kubeconfig, certificate_user};
     use crate::relay::{Relay, authority, prefixing, proxy};
 
@@ -21,7 +53,7 @@ mod real_apiserver {
     async fn connects(change: impl FnOnce(Kubeconfig, &Path) -> Kubeconfig) {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let folder = tempfile::tempdir().unwrap();
-        works(bed, &change(Kubeconfig::of(bed), folder.path()), folder.path(), &[], &[]);
+        works(bed, &change(Kubeconfig::of(bed), folder.path()), folder.path(), &[], &NO_AUTHORITIES);
     }
 
     #[tokio::test]

@@ -59,7 +59,11 @@ fn pool_with(server: &Server<'_>, proxy: Option<&Proxy>, health: &Health) -> Res
         return Err(ConnectError::Setup(text));
     }
     let name = name.or(config.cluster_url.host()).unwrap_or_default();
-    let secured = |dial| tls(server, name, dial, Versions::from_env());
+    let secured = |dial| match config.cluster_url.scheme_str() {
+        // Without TLS there are no certificates to verify: the host needs none.
+        Some("http") => Ok(dial),
+        _ => tls(server, name, dial, Versions::from_env()),
+    };
     let dial = one_for_all(match proxy {
         Some(proxy) => secured(through(proxy, server)?)?,
         None => each_address(secured(boxed(tcp()))?, system),
@@ -183,6 +187,11 @@ fn tls(server: &Server<'_>, name: &str, dial: Dial, versions: Versions) -> Resul
 
 fn client_config(&Server { config, identity }: &Server<'_>) -> Result<ClientConfig, ConnectError> {
     let setup = |error: kube::Error| ConnectError::Setup(explain(&error));
+    let mut config = config.clone();
+    if config.accept_invalid_certs {
+        // Else kube reads the certificates of the host if no others are given, and fails if it has none.
+        config.root_cert.get_or_insert_default();
+    }
     let mut client = config.rustls_client_config().map_err(setup)?;
     if let (Some(authorities), false) = (&config.root_cert, config.accept_invalid_certs) {
         let trusted: Vec<CertificateDer<'static>> = authorities.iter().cloned().map(CertificateDer::from).collect();
