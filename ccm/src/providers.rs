@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use ccm_kit::document::did_you_mean;
 use ccm_provider::{
     CloudConfig, CloudProvider, ConfigSource, FlagValues, ProviderFactory, Registry, RegistryError, SecretKey,
 };
@@ -107,8 +108,13 @@ impl Configuration {
     }
 }
 
-fn fatal(error: &RegistryError) -> Failure {
-    Failure::fatal(error.to_string())
+/// The failure, with the provider that a misspelt name may mean.
+pub(crate) fn fatal(error: &RegistryError) -> Failure {
+    let hint = match error {
+        RegistryError::Unknown { name, known } => did_you_mean(name, &known.split(", ").collect::<Vec<_>>()),
+        _ => None,
+    };
+    Failure::fatal(format!("{error}{}", hint.unwrap_or_default()))
 }
 
 /// The value of a key of a Secret.

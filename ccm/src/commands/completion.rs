@@ -2,6 +2,7 @@
 //!
 //! Each script asks the program, with `__complete`, and only puts the answer into the line.
 
+use ccm_kit::document::did_you_mean;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -40,7 +41,10 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
             _ => None,
         };
         let Some((_, script)) = script else {
-            return Err(Failure::error("completion: expected the name of one shell: bash, zsh, fish or powershell"));
+            let word = call.words.first().map_or("", String::as_str);
+            let hint = did_you_mean(word, &SHELLS.map(|(name, _)| name)).unwrap_or_default();
+            let text = "completion: expected the name of one shell: bash, zsh, fish or powershell";
+            return Err(Failure::error(format!("{text}{hint}")));
         };
         // `kubectl ccm` is the program kubectl-ccm.
         super::print(&script.replace("PROGRAM", &call.program.name.replace(' ', "-")));

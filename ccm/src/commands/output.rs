@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use ccm_kit::document::did_you_mean;
 use ccm_provider::Severity;
 use serde_json::Value;
 
@@ -42,7 +43,11 @@ impl Format {
     pub(crate) fn parse(word: &str, more: &[Self]) -> Result<Self, String> {
         let known = Self::all(more);
         let found = known.clone().find(|format| format.word() == word);
-        found.ok_or_else(|| format!("--output={word}: expected {}", Self::words(more).join(" or ")))
+        found.ok_or_else(|| {
+            let words = Self::words(more);
+            let hint = did_you_mean(word, &words).unwrap_or_default();
+            format!("--output={word}: expected {}{hint}", words.join(" or "))
+        })
     }
 
     fn all(more: &[Self]) -> impl Iterator<Item = Self> + Clone {
@@ -116,7 +121,10 @@ impl Output {
             "always" => true,
             "never" => false,
             "auto" => !set("NO_COLOR") && (terminal.is_some() || forced()),
-            other => return Err(format!("--color={other}: expected always, auto or never")),
+            other => {
+                let hint = did_you_mean(other, &["always", "auto", "never"]).unwrap_or_default();
+                return Err(format!("--color={other}: expected always, auto or never{hint}"));
+            }
         };
         let text = format == Format::Text;
         let width = terminal.or((color == "always").then_some(FIXED_WIDTH));
@@ -307,7 +315,7 @@ mod tests {
     #[test]
     fn an_unknown_form_is_an_error_that_names_the_known_ones() {
         assert_eq!(Format::parse("json", &[]), Ok(Format::Json));
-        assert_eq!(Format::parse("xml", &[]).unwrap_err(), "--output=xml: expected text or json or yaml");
+        assert_eq!(Format::parse("csv", &[]).unwrap_err(), "--output=csv: expected text or json or yaml");
         let error = Format::parse("x", &[Format::Github]).unwrap_err();
         assert_eq!(error, "--output=x: expected text or json or yaml or github");
         assert_eq!(Format::parse("github", &[Format::Github]), Ok(Format::Github));

@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ccm_kit::document::did_you_mean;
 use ccm_provider::duration;
 
 /// The largest verbosity, as in klog.
@@ -110,7 +111,10 @@ impl LoggingOptions {
             errors.push(format!("flushFrequency: Invalid value: {value:?}: Must be greater than zero"));
         }
         match self.format.parse() {
-            Err(()) => errors.push(format!("format: Invalid value: {:?}: Unsupported log format", self.format)),
+            Err(()) => {
+                let hint = did_you_mean(&self.format, &["json", "text"]).unwrap_or_default();
+                errors.push(format!("format: Invalid value: {:?}: Unsupported log format{hint}", self.format));
+            }
             Ok(Format::Json) if !gates.beta => {
                 errors.push("format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature".into());
             }

@@ -1,5 +1,7 @@
 //! Lists of enabled names, such as `--controllers=*,-route`.
 
+use ccm_kit::document::nearest;
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a> {
     pub(super) name: &'a str,
@@ -22,11 +24,25 @@ pub(super) fn switched_on(known: &[Name<'_>], list: &[String], what: &str, error
         let (word, on) = entry.strip_prefix('-').map_or((entry.as_str(), true), |word| (word, false));
         match canonical(word) {
             Some(found) => decided.push((found.name, on)),
-            None => errors.push(format!("{word:?} is not in the list of known {what}")),
+            None => {
+                let hint = hint(word, known).unwrap_or_default();
+                errors.push(format!("{word:?} is not in the list of known {what}{hint}"));
+            }
         }
     }
     let first = |name: &str| decided.iter().find(|(decided, _)| *decided == name).map(|(_, on)| *on);
     known.iter().map(|known| first(known.name).unwrap_or(all && known.by_default)).collect()
+}
+
+/// The name that may be meant. Those of the controllers of nodes begin with `cloud-`, which is easily forgotten.
+fn hint(word: &str, known: &[Name<'_>]) -> Option<String> {
+    fn plain(name: &str) -> &str {
+        name.strip_prefix("cloud-").unwrap_or(name)
+    }
+    let names: Vec<&str> = known.iter().flat_map(|known| [&[known.name][..], known.aliases].concat()).collect();
+    let meant = nearest(plain(word), &names.iter().map(|name| plain(name)).collect::<Vec<_>>())?;
+    let meant = names.iter().find(|name| plain(name) == meant)?;
+    Some(format!("; did you mean {meant:?}?"))
 }
 
 #[cfg(test)]
@@ -67,7 +83,9 @@ mod tests {
 
     #[test]
     fn every_word_that_names_nothing_is_reported_as_it_was_given() {
-        let unknown = |word: &str| format!("{word:?} is not in the list of known things");
-        assert_eq!(on("*,-foo,nodes,-*,--node"), Err(["foo", "nodes", "*", "-node"].map(unknown).into()));
+        let unknown = |(word, hint)| format!("{word:?} is not in the list of known things{hint}");
+        let meant = "; did you mean \"node\"?";
+        let words = [("foo", ""), ("nodes", meant), ("*", ""), ("-node", meant)];
+        assert_eq!(on("*,-foo,nodes,-*,--node"), Err(words.map(unknown).into()));
     }
 }

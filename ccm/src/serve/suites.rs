@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use ccm_kit::document::did_you_mean;
 use rustls::crypto::CryptoProvider;
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
@@ -76,8 +77,10 @@ impl Tls {
                 BOTH
             }
             other => {
+                let known = ["VersionTLS12", "VersionTLS13", "VersionTLS10", "VersionTLS11"];
+                let hint = did_you_mean(other, &known).unwrap_or_default();
                 errors.push(format!(
-                    "unknown tls version {other:?} (--{prefix}tls-min-version takes VersionTLS10, VersionTLS11, VersionTLS12 and VersionTLS13)"
+                    "unknown tls version {other:?} (--{prefix}tls-min-version takes VersionTLS10, VersionTLS11, VersionTLS12 and VersionTLS13{hint})"
                 ));
                 BOTH
             }
@@ -127,9 +130,12 @@ fn choose(
             Some(suite) => chosen.push(suite.suite()),
             None if GO_ONLY.contains(&known) => missing.push(known),
             None => {
-                let all = available.iter().map(name).collect::<Vec<_>>().join(", ");
+                let all: Vec<String> = available.iter().map(name).collect();
+                let known: Vec<&str> = all.iter().map(String::as_str).collect();
+                let hint = did_you_mean(word, &known).unwrap_or_default();
                 return Err(format!(
-                    "Cipher suite {word} not supported or doesn't exist (--{prefix}tls-cipher-suites takes {all})"
+                    "Cipher suite {word} not supported or doesn't exist (--{prefix}tls-cipher-suites takes {}{hint})",
+                    all.join(", ")
                 ));
             }
         }

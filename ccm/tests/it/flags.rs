@@ -131,6 +131,29 @@ fn the_version_names_providers_and_tested_versions_for_programs_too() {
 }
 
 #[test]
+fn an_unknown_value_names_the_nearest_valid_one() {
+    for (args, meant) in [
+        (&["--cloud-provider=faek", "--master=http://127.0.0.1:1"][..], "fake"),
+        (&["lint", "--cloud-provider=faek", "-"], "fake"),
+        (&["--cloud-provider=fake", "--controllers=*,-nod-lifecycle"], "cloud-node-lifecycle"),
+        (&["--cloud-provider=fake", "--controllers=cloud-nod"], "cloud-node"),
+        (&["--cloud-provider=fake", "--controllers=srevice"], "service"),
+        (&["--cloud-provider=fake", "--logging-format=jsn"], "json"),
+        (&["--cloud-provider=fake", "--tls-min-version=Version-TLS13"], "VersionTLS13"),
+        (&["--cloud-provider=fake", "--tls-cipher-suites=TLS_AES128_GCM_SHA256"], "TLS_AES_128_GCM_SHA256"),
+        (&["version", "-o", "jsn"], "json"),
+        (&["version", "--color=alway"], "always"),
+        (&["lint", "--fail-on=warn", "-"], "warning"),
+        (&["migrate-values", "--from=opnestack", "-"], "openstack"),
+        (&["completion", "bahs"], "bash"),
+    ] {
+        let ended = run(args);
+        let hint = format!("; did you mean {meant:?}?");
+        assert!(ended.code != Some(0) && ended.stderr.contains(&hint), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn help_is_there_at_once() {
     let fastest = (0..5)
         .map(|_| {

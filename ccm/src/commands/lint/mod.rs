@@ -9,6 +9,7 @@ mod spelling;
 mod tree;
 
 use ccm_controllers::service::lint::Class;
+use ccm_kit::document::did_you_mean;
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::{Lint, Registry, Service, ServiceControllerSpec, Severity};
 use ccm_runtime::store::FieldFilter;
@@ -23,7 +24,7 @@ use super::progress::Progress;
 use super::{Call, Command, SECTION, kubeconfig, page, world};
 use crate::exit::{Failure, Verdict};
 use crate::options::{self, Options};
-use crate::providers::OPTIONAL;
+use crate::providers::{OPTIONAL, fatal};
 
 const CLUSTER: Flag = Flag::new(SECTION, "cluster", Kind::Bool, "false", "Look at the Services of the cluster too.");
 const NAMESPACE: Flag = kubeconfig::namespace_flag("With --cluster: only the Services of this namespace.");
@@ -132,7 +133,10 @@ fn threshold(word: &str) -> Result<Option<Severity>, Failure> {
         "error" => Ok(Some(Severity::Error)),
         "warning" => Ok(Some(Severity::Warning)),
         "never" => Ok(None),
-        _ => Err(Failure::error(format!("--fail-on={word}: expected error, warning or never"))),
+        _ => {
+            let hint = did_you_mean(word, &["error", "warning", "never"]).unwrap_or_default();
+            Err(Failure::error(format!("--fail-on={word}: expected error, warning or never{hint}")))
+        }
     }
 }
 
@@ -186,7 +190,7 @@ fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) ->
         let all = registry.names().filter_map(|name| Some((name, registry.get(name)?.lint()?)));
         return Ok(Linters { all: all.collect(), chosen: false, classes: Vec::new() });
     }
-    let factory = registry.choose(chosen, &OPTIONAL).map_err(|error| Failure::fatal(error.to_string()))?;
+    let factory = registry.choose(chosen, &OPTIONAL).map_err(|error| fatal(&error))?;
     let own: Option<&dyn Lint> = factory.lint();
     if own.is_none() {
         notes.push(format!(

@@ -5,6 +5,7 @@ mod charts;
 #[cfg(test)]
 mod tests;
 
+use ccm_kit::document::did_you_mean;
 use ccm_provider::flag::{Flag, Kind, go_bool};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -67,8 +68,12 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     async move {
         let from = call.values.text(FROM.name);
         let chart = CHARTS.iter().find(|chart| chart.name == from).ok_or_else(|| {
-            let names = charts().collect::<Vec<_>>().join(", ");
-            Failure::error(format!("--from={from}: expected the chart of the values, one of {names}"))
+            let names = charts().collect::<Vec<_>>();
+            let hint = did_you_mean(&from, &names).unwrap_or_default();
+            Failure::error(format!(
+                "--from={from}: expected the chart of the values, one of {}{hint}",
+                names.join(", ")
+            ))
         })?;
         if call.words.is_empty() {
             return Err(Failure::error("no values: name their files, or - for stdin"));

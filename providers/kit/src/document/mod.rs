@@ -331,13 +331,14 @@ pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known).map(|best| format!("; did you mean {best:?}?"))
 }
 
-/// The first of the words that are most similar, if they are similar enough. Case-insensitive.
+/// The first of the words that are most similar, if they are similar enough. Case-insensitive; two swapped letters are one
+/// error.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let close = |candidate: &&str| {
         let limit = (candidate.chars().count() / 2).clamp(1, 3);
-        strsim::levenshtein(&lower, &candidate.to_lowercase()) <= limit
+        strsim::osa_distance(&lower, &candidate.to_lowercase()) <= limit
     };
     let known = known.iter().copied();
-    known.filter(close).min_by_key(|candidate| strsim::levenshtein(&lower, &candidate.to_lowercase()))
+    known.filter(close).min_by_key(|candidate| strsim::osa_distance(&lower, &candidate.to_lowercase()))
 }

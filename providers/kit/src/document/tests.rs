@@ -135,4 +135,5 @@ fn mistakes_are_findings_with_the_path_as_key() {
 fn the_nearest_word_is_one_of_the_known_ones() {
     assert_eq!(nearest("Shutdwon", &["shut", "shutdown", "shutdowns"]), Some("shutdown"));
     assert_eq!(nearest("x", &["shutdown"]), None);
+    assert_eq!(nearest("asw", &["gce", "aws"]), Some("aws"), "two swapped letters are one error");
 }

@@ -373,7 +373,8 @@ fn what_octavia_refuses_later_is_a_warning() {
             "Warning [LoadBalancer] monitor-max-retries = \"0\": line 4: Octavia takes numbers from 1 to 10",
             "Warning [LoadBalancer] subnet-id = \"public\": line 5: does not look like an ID; write a UUID",
             "Warning [LoadBalancer] lb-method = \"ROUND_ROBBIN\": line 6: unknown, Octavia may refuse it; known are ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT; did you mean \"ROUND_ROBIN\"?",
-            "Warning [LoadBalancer] lb-provider = \"onv\": line 7: unknown, used as it is; known are amphora, amphorav2, octavia, ovn, f5",
+            "Warning [LoadBalancer] lb-provider = \"onv\": line 7: unknown, used as it is; known are amphora, amphorav2, octavia, ovn, f5; \
+             did you mean \"ovn\"?",
             "Warning [LoadBalancer] container-store = \"vault\": line 8: unknown, certificates are not looked up; known are barbican, external",
             "Warning [LoadBalancer] max-shared-lb = \"0\": line 9: no Service can have a load balancer named by annotation",
             "Warning [LoadBalancer] monitor-timeout = \"500ms\": longer than monitor-delay = 0s: Octavia refuses such health monitors",
