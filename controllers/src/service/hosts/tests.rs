@@ -33,9 +33,6 @@ impl LoadBalancer for Cloud {
 
 const SERVICES: usize = 2000;
 const NODES: usize = 5000;
-/// The CPU time that one piece of a pass may take, and a question to a provider that parses what it is asked about.
-const LONGEST: Duration = Duration::from_millis(50);
-const QUESTION: Duration = Duration::from_micros(50);
 
 fn node(number: usize, version: usize, color: &str) -> Node {
     Node {
@@ -79,24 +76,21 @@ fn controller() -> (Arc<ServiceController>, Arc<Cloud>) {
     (controller, cloud)
 }
 
-/// One pass: the questions to the provider, the pieces between which other tasks have a turn, the longest of them, and
-/// the most questions in one.
+/// One pass: the questions to the provider, the pieces between which other tasks have a turn, and the most questions in
+/// one of them.
 struct Passed {
     asked: usize,
     pieces: usize,
-    longest: Duration,
     most: usize,
 }
 
 async fn pass(controller: &ServiceController, cloud: &Cloud) -> Passed {
     let asked = || cloud.0.load(Ordering::Relaxed);
-    let (mut passed, mut under_check) =
-        (Passed { asked: 0, pieces: 0, longest: Duration::ZERO, most: 0 }, BTreeSet::new());
+    let (mut passed, mut under_check) = (Passed { asked: 0, pieces: 0, most: 0 }, BTreeSet::new());
     let mut pass = pin!(controller.node_pass(&mut under_check));
     std::future::poll_fn(|cx| {
-        let (before, began) = (asked(), cpu());
+        let before = asked();
         let polled = pass.as_mut().poll(cx).map(drop);
-        passed.longest = passed.longest.max(cpu() - began);
         passed.most = passed.most.max(asked() - before);
         passed.pieces += 1;
         polled
@@ -106,12 +100,6 @@ async fn pass(controller: &ServiceController, cloud: &Cloud) -> Passed {
     passed
 }
 
-/// The CPU time of this thread: that of the machine depends on its load.
-fn cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
-}
-
 /// Every change of a node asks about this node only, whatever the number of nodes.
 #[tokio::test]
 async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gives_others_a_turn() {
@@ -119,21 +107,16 @@ async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gi
     let update = |number, version, color| controller.shared.nodes.apply(node(number, version, color));
     let queued = || controller.queue.sizes().0;
     update(3, NODES + 1, "red");
-    let Passed { asked, pieces, longest, most } = pass(&controller, &cloud).await;
-    println!("a label of one node: {asked} questions, {pieces} pieces, the longest {longest:?}");
+    let Passed { asked, pieces, most } = pass(&controller, &cloud).await;
     assert_eq!((asked, queued()), (2 * SERVICES, 0));
     // The comparison of the nodes, the questions, the records that the hosts are the same.
     assert!(pieces > (2 * SERVICES + SERVICES) / TURN && most <= TURN, "{pieces} pieces, {most} questions in one");
-    assert!(QUESTION * u32::try_from(TURN).unwrap() <= LONGEST, "a turn has too many questions");
-    assert!(longest <= LONGEST, "{longest:?}");
     // What was looked at is not looked at again.
     assert_eq!(pass(&controller, &cloud).await.asked, 0);
     update(NODES + 1, NODES + 2, "blue");
-    let Passed { asked, pieces, longest, most } = pass(&controller, &cloud).await;
-    println!("one more node: {asked} questions, {pieces} pieces, the longest {longest:?}");
+    let Passed { asked, pieces, most } = pass(&controller, &cloud).await;
     assert_eq!((asked, queued()), (SERVICES, SERVICES));
     assert!(pieces > 2 * SERVICES / TURN && most <= TURN, "{pieces} pieces, {most} questions in one");
-    assert!(longest <= LONGEST, "{longest:?}");
     let hosts = |name: &str| controller.known(&ServiceKey::parse(&format!("/{name}")).unwrap()).unwrap().hosts.unwrap();
     assert_eq!(hosts("s7").len(), NODES - NODES / 100 + 1);
     assert!(Arc::ptr_eq(&hosts("s7"), &hosts("s1999")), "all have one list");
