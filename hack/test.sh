@@ -2,7 +2,7 @@
 # Runs the tests. On a fresh machine it needs cargo, a C compiler, make, and Go or python3; it fetches or builds
 # everything else once.
 #
-#   hack/test.sh              the fast lane, which each change must pass; on two cores 8 minutes, the first time 35
+#   hack/test.sh              the fast lane, which each change must pass; on two cores 7 minutes, the first time 35
 #   hack/test.sh long         the long lane: the rest; up to an hour
 #   hack/test.sh all          both
 #   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
@@ -237,12 +237,12 @@ run_binary() {
 	fi
 }
 
-# Most tests wait for paced calls, processes or leases. So there are several per core, and three binaries run at once, which
+# Most tests wait for paced calls, processes or leases. So there are several per core, and four binaries run at once, which
 # cargo can't. Failures are noted in a file, because `wait -n` of older shells misses processes that ended before.
 run_binaries() {
 	local folder binary running=0
 	while IFS=$'\t' read -r folder binary; do
-		if ((running++ >= 3)); then wait -n || true; fi
+		if ((running++ >= 4)); then wait -n || true; fi
 		run_binary "$folder" "$binary" &
 	done <"$outputs/binaries"
 	wait
