@@ -21,6 +21,7 @@ mod policies;
 mod ranges;
 mod security_groups;
 mod settings;
+mod shared_rules;
 mod simulation;
 mod snapshot;
 mod tagging;

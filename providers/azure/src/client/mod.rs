@@ -209,57 +209,63 @@ impl Client {
     }
 
     /// Reads all objects of a kind in a resource group; `None` if the group does not exist. Those of the cluster do.
-    pub(crate) async fn list(
+    /// `keep` returns what is kept of each, so that at most a page is in memory as a whole.
+    pub(crate) async fn list<T>(
         &self,
         operation: Operation,
         subscription: &str,
         group: &str,
         query: Query,
-    ) -> Result<Option<Vec<Value>>, ApiError> {
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, ApiError> {
         let kind = operation.resource.kind;
         let path = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/{kind}");
         let place = Place { group, subscription };
-        let read = self.pages(operation, place, &path, query).await;
+        let read = self.pages(operation, place, &path, query, keep).await;
         present(read.map_err(|error| self.without_mistake(place, error, is_absent)))
     }
 
-    /// Reads all objects of a kind in a subscription.
-    pub(crate) async fn list_all(
+    /// Reads all objects of a kind in a subscription; `keep` as in [`Client::list`].
+    pub(crate) async fn list_all<T>(
         &self,
         operation: Operation,
         subscription: &str,
         query: Query,
-    ) -> Result<Option<Vec<Value>>, ApiError> {
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, ApiError> {
         let path = format!("/subscriptions/{subscription}/providers/{}", operation.resource.kind);
-        present(self.pages(operation, Place { group: "", subscription }, &path, query).await)
+        present(self.pages(operation, Place { group: "", subscription }, &path, query, keep).await)
     }
 
-    /// Reads all objects of a kind inside another one; `None` if that does not exist.
-    pub(crate) async fn list_in(
+    /// Reads all objects of a kind inside another one; `None` if that does not exist. `keep` as in [`Client::list`].
+    pub(crate) async fn list_in<T>(
         &self,
         operation: Operation,
         parent: &ArmId,
         query: Query,
-    ) -> Result<Option<Vec<Value>>, ApiError> {
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, ApiError> {
         let path = format!("{parent}/{}", operation.resource.segment());
         let place = Place { group: parent.group(), subscription: parent.subscription() };
-        present(self.pages(operation, place, &path, query).await)
+        present(self.pages(operation, place, &path, query, keep).await)
     }
 
-    async fn pages(
+    async fn pages<T>(
         &self,
         operation: Operation,
         place: Place<'_>,
         path: &str,
         query: Query,
-    ) -> Result<Vec<Value>, ApiError> {
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError> {
         let first = self.message(operation, path, query);
         self.counted(operation, place, async {
             let send = |next: Option<String>| {
                 let message = next.map_or_else(|| first.clone(), |url| Message { url, ..first.clone() });
                 async move { page(self.send(operation, place, &message).await?.json()?) }
             };
-            self.caller(place.subscription).pages(operation, send, |page| page).await
+            let take = |(objects, next): (Vec<Value>, _)| (objects.into_iter().filter_map(&keep).collect(), next);
+            self.caller(place.subscription).pages(operation, send, take).await
         })
         .await
     }

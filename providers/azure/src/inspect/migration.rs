@@ -71,7 +71,7 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
     }
     let used = used(azure, claims);
     for (place, actions) in by_place {
-        let listed = azure.shared.client.list(PERMISSIONS_LIST, &place.0, &place.1, Query::default()).await;
+        let listed = azure.shared.client.list(PERMISSIONS_LIST, &place.0, &place.1, Query::default(), Some).await;
         let granted = match listed {
             Ok(granted) => granted.unwrap_or_default(),
             Err(error) => {
@@ -135,7 +135,7 @@ async fn power_states(azure: &Inspector) -> Check {
     let subscription = &azure.shared.config.identity.subscription;
     let subject = format!("subscription {subscription}");
     let query = Query::default().with("statusOnly", "true");
-    match azure.shared.client.list_all(VM_LIST, subscription, query).await {
+    match azure.shared.client.list_all(VM_LIST, subscription, query, |_| None::<()>).await {
         Ok(_) => Check::good(PERMISSIONS, subject, "granted for the power states of virtual machines in one list"),
         Err(error) if is_forbidden(&error) => {
             let text = "Microsoft.Compute/virtualMachines/read is missing on the subscription; it is optional: without it the \

@@ -1,5 +1,7 @@
 //! Changes of a load balancer: of all Services together, and each Service's apart, so that one may be left out. Pure.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::claim;
@@ -18,7 +20,7 @@ pub(crate) struct BalancerChange {
     pub(crate) name: String,
     pub(crate) id: ArmId,
     /// As it was read; a new one has no `id`.
-    pub(crate) before: Value,
+    pub(crate) before: Arc<Value>,
     /// In the order of the Services.
     pub(crate) edits: Vec<Edit>,
     /// Whether this plan writes it before: it is read again.
@@ -74,7 +76,7 @@ impl BalancerChange {
             }
             fresh
         };
-        let before = present.cloned().unwrap_or_else(fresh);
+        let before = Arc::new(present.cloned().unwrap_or_else(fresh));
         Self { name: name.to_owned(), id, before, edits: Vec::new(), is_second: false }
     }
 
@@ -89,7 +91,7 @@ impl BalancerChange {
 
     /// The load balancer with the changes of the Services that `may` take part.
     pub(crate) fn after(&self, env: &Env, may: impl Fn(&Edit) -> bool) -> Value {
-        let mut after = self.before.clone();
+        let mut after = Value::clone(&self.before);
         self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after));
         remove_unused_shared_probe(&mut after);
         tags::set_configured(&mut after, &env.tags, &env.system_tags);
@@ -97,14 +99,23 @@ impl BalancerChange {
         after
     }
 
+    /// The same without the parts of Services.
+    fn bare(&self) -> Self {
+        let (name, id, before) = (self.name.clone(), self.id.clone(), self.before.clone());
+        Self { name, id, before, edits: Vec::new(), is_second: self.is_second }
+    }
+
     /// The same in two writes: the second has the Services that come from other load balancers, and those that are first on
     /// one of the other kind.
     pub(crate) fn parted(&self, env: &Env) -> (Self, Self) {
         let is_second = |edit: &Edit| !edit.follows.is_empty() || edit.rules.is_empty() && !edit.moves;
         let (second, first): (Vec<Edit>, Vec<Edit>) = self.edits.iter().cloned().partition(is_second);
-        let first = Self { edits: first, ..self.clone() };
-        let before = first.after(env, |_| true);
-        (first, Self { before, edits: second, is_second: true, ..self.clone() })
+        let first = Self { edits: first, ..self.bare() };
+        if second.is_empty() {
+            return (first, self.bare());
+        }
+        let before = first.after(env, |_| true).into();
+        (first, Self { before, edits: second, is_second: true, ..self.bare() })
     }
 
     /// The same in two writes: the second has the Services that leave because another one serves them. Those that are
@@ -114,10 +125,10 @@ impl BalancerChange {
         let has_others = self.edits.iter().any(stays);
         let (second, first): (Vec<Edit>, Vec<Edit>) =
             self.edits.iter().cloned().partition(|edit| edit.leaves || !has_others);
-        let first = Self { edits: first, ..self.clone() };
-        let before = first.after(env, |_| true);
+        let first = Self { edits: first, ..self.bare() };
+        let before = first.after(env, |_| true).into();
         let is_second = self.is_second || !first.edits.is_empty();
-        (first, Self { before, edits: second, is_second, ..self.clone() })
+        (first, Self { before, edits: second, is_second, ..self.bare() })
     }
 
     /// Whether nothing is left on it.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::balancer::BalancerChange;
 use super::env::{Env, PoolKind, balancer_name};
 use super::json::{self, same};
-use super::machines::Machine;
+use super::machines::{Machine, instance_part};
 use super::names::{self, Family};
 use super::observed::Observed;
 use super::wanted::{Item, Wanted};
@@ -76,6 +76,20 @@ impl Missing {
             hosts.iter().for_each(|machine| missing.add(machine));
         }
         missing
+    }
+
+    /// An instance that joins or leaves, with its ID in lower case.
+    pub(crate) fn instance(&self, instance: &Value) -> Option<(String, Value)> {
+        let id = json::text(instance, &["id"]).to_lowercase();
+        self.machines.contains(&id).then(|| (id, instance_part(instance)))
+    }
+
+    /// The ID of an interface and of its machine, in lower case, and the interface if its membership may change.
+    pub(crate) fn interface(&self, interface: Value) -> (String, String, Option<Value>) {
+        let id = json::text(&interface, &["id"]).to_lowercase();
+        let machine = json::reference(&interface, "virtualMachine").to_lowercase();
+        let is_missing = self.machines.contains(&machine) || self.interfaces.contains(&id);
+        (id, machine, is_missing.then_some(interface))
     }
 
     fn add_pool(

@@ -19,7 +19,7 @@ use super::env::{Env, LOAD_BALANCERS, PUBLIC_IPS, SECURITY_GROUPS};
 use super::json;
 use super::known::{BALANCERS, Known, Reading, SECURITY_GROUP};
 use super::late::{Now, Recent};
-use super::machines::{Interfaces, Machine, groups_of_interfaces, instance_part, model_part, set_of};
+use super::machines::{Interfaces, Machine, groups_of_interfaces, model_part, set_of};
 use super::members::{Members, Missing, is_migrating, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan::{self, MOST_SETS};
@@ -286,7 +286,7 @@ impl Reads {
     /// The managed load balancers.
     async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Value>, ProviderError> {
         let reading = self.known.reading(BALANCERS);
-        let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default()).await;
+        let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default(), Some).await;
         let mut balancers = read.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
         self.keep(&reading, LB_LIST, &env.balancer_group, &balancers);
@@ -302,7 +302,7 @@ impl Reads {
 
     async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
         let reading = self.known.reading(&group);
-        let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default()).await;
+        let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default(), Some).await;
         // A group that does not exist has none.
         let read = seen(read.map(|list| Some(list.unwrap_or_default())));
         if let Seen::Present(list) = &read {
@@ -362,7 +362,7 @@ impl Reads {
         let named = items.filter(|item| item.may_have_link).map(|item| item.link_group.to_lowercase());
         let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
         let reads = groups.into_iter().map(|group| async move {
-            let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;
+            let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default(), Some).await;
             (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
         });
         observed.links = join_all(reads).await.into_iter().collect();
@@ -387,9 +387,10 @@ impl Reads {
         self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
         let far = groups_of_interfaces(&missing.machines, &self.owners.lock(), &self.sets.lock());
         missing.groups.extend(far.keys().cloned());
-        let sets = join_all(missing.sets.iter().map(|set| self.read_set(set)));
+        let sets = join_all(missing.sets.iter().map(|set| self.read_set(set, &missing)));
+        let keep = &|interface| Some(missing.interface(interface));
         let groups = join_all(missing.groups.iter().map(|(subscription, group)| async move {
-            let read = self.client.list(NIC_LIST, subscription, group, Query::default()).await;
+            let read = self.client.list(NIC_LIST, subscription, group, Query::default(), keep).await;
             ((subscription, group), read.map(Option::unwrap_or_default))
         }));
         let (sets, groups) = futures::join!(sets, groups);
@@ -401,10 +402,7 @@ impl Reads {
                         self.model_is_due(set);
                     }
                     interfaces.models.extend(model.map(|model| (set.folded(), model_part(&model))));
-                    let instances = instances.unwrap_or_default().into_iter();
-                    let wanted = instances.map(|instance| (json::text(&instance, &["id"]).to_lowercase(), instance));
-                    let wanted = wanted.filter(|(id, _)| missing.machines.contains(id));
-                    interfaces.instances.extend(wanted.map(|(id, instance)| (id, instance_part(&instance))));
+                    interfaces.instances.extend(instances.unwrap_or_default());
                 }
                 (Err(error), _) | (_, Err(error)) => drop(interfaces.unread.insert(set.folded(), error.into())),
             }
@@ -417,12 +415,9 @@ impl Reads {
                     let prefix = format!("/resourcegroups/{group}/");
                     let unknown = missing.interfaces.iter().filter(|id| id.contains(&prefix));
                     owners.extend(unknown.map(|id| (id.clone(), String::new())));
-                    for interface in list {
-                        let id = json::text(&interface, &["id"]).to_lowercase();
-                        let machine = json::reference(&interface, "virtualMachine").to_lowercase();
-                        if missing.machines.contains(&machine) || missing.interfaces.contains(&id) {
-                            observed.interfaces.interfaces.insert(id.clone(), interface);
-                        }
+                    for (id, machine, interface) in list {
+                        let interface = interface.map(|interface| (id.clone(), interface));
+                        observed.interfaces.interfaces.extend(interface);
                         owners.insert(id, machine);
                     }
                 }
@@ -449,7 +444,8 @@ impl Reads {
             machines.iter().filter(|it| !sets.contains_key(&it.id().folded())).map(place).collect()
         };
         let lists = join_all(unknown.into_iter().map(|(subscription, group)| async move {
-            let read = self.client.list(VM_LIST, &subscription, &group, Query::default()).await;
+            let set = |machine: Value| Some(set_of(&machine));
+            let read = self.client.list(VM_LIST, &subscription, &group, Query::default(), set).await;
             (group, read)
         }));
         for (group, read) in lists.await {
@@ -457,7 +453,7 @@ impl Reads {
                 Ok(list) => {
                     let mut sets = self.sets.lock();
                     sets.retain(|id, _| !id.contains(&format!("/resourcegroups/{group}/")));
-                    sets.extend(list.unwrap_or_default().iter().map(set_of));
+                    sets.extend(list.unwrap_or_default());
                 }
                 Err(error) => drop(interfaces.unread.insert(group, error.into())),
             }
@@ -496,17 +492,17 @@ impl Reads {
         }
     }
 
-    async fn read_set<'s>(&self, set: &'s ArmId) -> ReadSet<'s> {
+    async fn read_set<'s>(&self, set: &'s ArmId, missing: &Missing) -> ReadSet<'s> {
         let query = Query::default().with("$expand", "instanceView");
         let model = self.client.get(VMSS_GET, set);
-        let instances = self.client.list_in(VMSS_VM_LIST, set, query);
+        let instances = self.client.list_in(VMSS_VM_LIST, set, query, |instance| missing.instance(&instance));
         let (model, instances) = futures::join!(model, instances);
         (set, model, instances)
     }
 }
 
-/// A scale set with its model and instances.
-type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<Value>>, ApiError>);
+/// A scale set with its model, and the instances that are needed by ID in lower case.
+type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<(String, Value)>>, ApiError>);
 
 /// The machines of nodes that are no instances of uniform scale sets: their IDs do not say in which set they are.
 fn machines_outside(wanted: &Wanted) -> impl Iterator<Item = Machine> {

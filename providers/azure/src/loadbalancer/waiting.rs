@@ -88,7 +88,8 @@ impl Waiting {
             let (client, (subscription, group)) = (self.client.clone(), key.clone());
             let read = move || {
                 let (client, subscription, group) = (client.clone(), subscription.clone(), group.clone());
-                let read = async move { client.list(PUBLIC_IP_LIST, &subscription, &group, Query::default()).await };
+                let read =
+                    async move { client.list(PUBLIC_IP_LIST, &subscription, &group, Query::default(), Some).await };
                 async move { Ok(read.await?.unwrap_or_default()) }.boxed()
             };
             List::new(read, (|how| ApiError::interrupted(PUBLIC_IP_LIST, how)) as fn(Interrupted) -> ApiError)

@@ -158,7 +158,7 @@ impl Writer<'_> {
                 if change.is_new() && BalancerChange::is_empty(&after) {
                     return Ok(Written::Done);
                 }
-                if after == change.before && !change.has_failed() {
+                if after == *change.before && !change.has_failed() {
                     Self::completed(write, made);
                     return Ok(Written::Done);
                 }
@@ -222,7 +222,7 @@ impl Writer<'_> {
 
     /// A change of the load balancer as it is now: this plan has written it before.
     async fn current(&self, change: &BalancerChange) -> Result<BalancerChange, ProviderError> {
-        let before = self.present(LB_GET, &change.id).await?;
+        let before = self.present(LB_GET, &change.id).await?.into();
         Ok(BalancerChange { before, ..change.clone() })
     }
 

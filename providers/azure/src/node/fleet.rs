@@ -295,36 +295,45 @@ async fn in_time<T>(
 impl Reader {
     async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
         let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
-        let sets = self.client.list(VMSS_LIST, subscription, group, Query::default()).await?;
-        Ok(sets.unwrap_or_default().iter().filter_map(ScaleSet::read).collect())
+        let read = |set: Value| ScaleSet::read(&set);
+        let sets = self.client.list(VMSS_LIST, subscription, group, Query::default(), read).await?;
+        Ok(sets.unwrap_or_default())
     }
 
     async fn machines(self, holder: Holder) -> Result<Listed<Machines>, ApiError> {
+        let read = |machine: Value| Machine::read(&machine);
         let listed = match &holder {
             Holder::Group(subscription, group) => {
-                self.client.list(VM_LIST, subscription, group, Query::default()).await?
+                self.client.list(VM_LIST, subscription, group, Query::default(), read).await?
             }
             Holder::ScaleSet(set) => {
                 let query = Query::default();
                 let query = if self.without_view { query } else { query.with("$expand", "instanceView") };
-                self.client.list_in(VMSS_VM_LIST, set, query).await?
+                self.client.list_in(VMSS_VM_LIST, set, query, read).await?
             }
         };
-        Ok(listed.map(|machines| Machines::new(machines.iter().filter_map(Machine::read).collect())))
+        Ok(listed.map(Machines::new))
     }
 
-    async fn network(&self, holder: &Holder, of_group: Operation, of_set: Operation) -> Result<Vec<Value>, ApiError> {
+    async fn network<T>(
+        &self,
+        holder: &Holder,
+        of_group: Operation,
+        of_set: Operation,
+        read: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError> {
         let listed = match holder {
             Holder::Group(subscription, group) => {
-                self.client.list(of_group, subscription, group, Query::default()).await?
+                self.client.list(of_group, subscription, group, Query::default(), read).await?
             }
-            Holder::ScaleSet(set) => self.client.list_in(of_set, set, Query::default()).await?,
+            Holder::ScaleSet(set) => self.client.list_in(of_set, set, Query::default(), read).await?,
         };
         Ok(listed.unwrap_or_default())
     }
 
     async fn interfaces(self, holder: Holder) -> Result<Interfaces, ApiError> {
-        let listed = match (self.network(&holder, NIC_LIST, VMSS_NIC_LIST).await, &holder) {
+        let read = |interface: Value| Interface::read(&interface);
+        let listed = match (self.network(&holder, NIC_LIST, VMSS_NIC_LIST, read).await, &holder) {
             // The Go program reads them of each instance, and roles for it grant no more.
             (Err(denied), Holder::ScaleSet(set)) if is_forbidden(&denied) => {
                 self.interfaces_of_each(set, denied).await?
@@ -332,17 +341,20 @@ impl Reader {
             (listed, _) => listed?,
         };
         let mut by_machine = Interfaces::new();
-        for interface in listed.iter().filter_map(Interface::read) {
+        for interface in listed {
             by_machine.entry(interface.machine.clone()).or_default().push(interface);
         }
         Ok(by_machine)
     }
 
     /// The interfaces of a scale set whose list is denied.
-    async fn interfaces_of_each(&self, set: &ArmId, denied: ApiError) -> Result<Vec<Value>, ApiError> {
-        let instances = self.client.list_in(VMSS_VM_LIST, set, Query::default()).await?.unwrap_or_default();
-        let instances: Vec<ArmId> = instances.iter().filter_map(|instance| id(instance, "/id")).collect();
-        let list = async |instance: ArmId| self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default()).await;
+    async fn interfaces_of_each(&self, set: &ArmId, denied: ApiError) -> Result<Vec<Interface>, ApiError> {
+        let read = |instance: Value| id(&instance, "/id");
+        let instances: Vec<ArmId> =
+            self.client.list_in(VMSS_VM_LIST, set, Query::default(), read).await?.unwrap_or_default();
+        let read = |interface: Value| Interface::read(&interface);
+        let list =
+            async |instance: ArmId| self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default(), read).await;
         let all = stream::iter(instances).map(list).buffer_unordered(EACH).try_collect::<Vec<_>>();
         let listed = in_time(all, &denied).await?;
         self.warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
@@ -350,34 +362,37 @@ impl Reader {
     }
 
     async fn public_ips(self, holder: Holder) -> Result<PublicIps, ApiError> {
-        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST).await {
+        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST, public_ip).await {
             Err(denied) if is_forbidden(&denied) && !holder.is_group() => {
                 self.public_ips_of_each(holder, denied).await?
             }
             listed => listed?,
         };
-        let address = |object: &Value| Some((id(object, "/id")?, text(object, "/properties/ipAddress").parse().ok()?));
-        Ok(listed.iter().filter_map(address).collect())
+        Ok(listed.into_iter().collect())
     }
 
     /// The public IPs of a scale set whose list is denied.
-    async fn public_ips_of_each(&self, set: Holder, denied: ApiError) -> Result<Vec<Value>, ApiError> {
+    async fn public_ips_of_each(&self, set: Holder, denied: ApiError) -> Result<Vec<(ArmId, IpAddr)>, ApiError> {
         let interfaces = self.clone().interfaces(set).await?;
         let configs = interfaces.into_values().flatten().flat_map(|interface| interface.configs);
         let read = async |id: ArmId| self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await;
         let ids: Vec<ArmId> = configs.filter_map(|config| config.public_ip).collect();
         let all = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect::<Vec<_>>();
-        Ok(in_time(all, &denied).await?.into_iter().flatten().collect())
+        Ok(in_time(all, &denied).await?.into_iter().flatten().filter_map(public_ip).collect())
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {
         let query = Query::default();
+        let state = |object: Value| {
+            let view = object.pointer("/properties/instanceView").filter(|view| !view.is_null())?;
+            Some((id(&object, "/id")?, State::read(view)))
+        };
         let listed = match &holder {
             Holder::Group(subscription, _) => {
-                self.client.list_all(VM_LIST, subscription, query.with("statusOnly", "true")).await
+                self.client.list_all(VM_LIST, subscription, query.with("statusOnly", "true"), state).await
             }
             Holder::ScaleSet(set) => {
-                self.client.list_in(VMSS_VM_LIST, set, query.with("$expand", "instanceView")).await
+                self.client.list_in(VMSS_VM_LIST, set, query.with("$expand", "instanceView"), state).await
             }
         };
         let listed = match listed {
@@ -386,12 +401,13 @@ impl Reader {
             Err(error) if is_invalid(&error) && matches!(holder, Holder::Group(..)) => return Ok(None),
             listed => listed?.unwrap_or_default(),
         };
-        let state = |object: &Value| {
-            let view = object.pointer("/properties/instanceView").filter(|view| !view.is_null())?;
-            Some((id(object, "/id")?, State::read(view)))
-        };
-        Ok(Some(listed.iter().filter_map(state).collect()))
+        Ok(Some(listed.into_iter().collect()))
     }
+}
+
+/// A public IP with an address.
+fn public_ip(object: Value) -> Option<(ArmId, IpAddr)> {
+    Some((id(&object, "/id")?, text(&object, "/properties/ipAddress").parse().ok()?))
 }
 
 #[cfg(test)]

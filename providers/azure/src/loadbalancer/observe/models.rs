@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ccm_kit::http::Query;
 use futures::future::join_all;
+use serde_json::Value;
 
 use super::Reads;
 use crate::client::id::ArmId;
@@ -34,22 +35,18 @@ impl Reads {
         let groups: BTreeSet<(String, String)> =
             sets.map(|set| (set.subscription().to_lowercase(), set.group().to_lowercase())).collect();
         let lists = groups.iter().map(|(subscription, group)| {
-            let query = Query::default();
-            self.client.list(VMSS_LIST, subscription, group, query)
+            let is_due = |model: Value| {
+                // The instances of others have models of their own.
+                let is_uniform = !json::same(json::property(&model, "orchestrationMode"), "Flexible");
+                let is_due = is_uniform && names_pool(env, wanted, &observed.balancers, &model, |_| true);
+                is_due.then(|| ArmId::parse(json::text(&model, &["id"])).ok()).flatten()
+            };
+            self.client.list(VMSS_LIST, subscription, group, Query::default(), is_due)
         });
         let mut is_whole = true;
         for list in join_all(lists).await {
             is_whole &= list.is_ok();
-            for model in list.ok().flatten().unwrap_or_default() {
-                // The instances of others have models of their own.
-                let is_uniform = !json::same(json::property(&model, "orchestrationMode"), "Flexible");
-                if is_uniform
-                    && names_pool(env, wanted, &observed.balancers, &model, |_| true)
-                    && let Ok(set) = ArmId::parse(json::text(&model, &["id"]))
-                {
-                    self.model_is_due(&set);
-                }
-            }
+            list.ok().flatten().unwrap_or_default().iter().for_each(|set| self.model_is_due(set));
         }
         // Without nodes nothing was looked at.
         self.has_models.store(is_whole && !groups.is_empty(), Ordering::Relaxed);

@@ -53,7 +53,7 @@ impl Planner<'_> {
         if edit.rules.len() > own {
             let all = present.len() - own + edit.rules.len();
             over(name, "rules", all, MOST_RULES, "use fewer ports, or several load balancers")?;
-            let pair = self.balancers.values().map(|(_, body)| body).filter(|body| is_pair(json::name(body), plain));
+            let pair = self.bodies().filter(|body| is_pair(json::name(body), plain));
             let others: usize = pair.map(rules_of_members).sum();
             let of_interface = others - own.min(others) + edit.rules.len();
             let what = "rules of the interface of each node, those of internal load balancers and of NAT included";

@@ -81,7 +81,7 @@ impl Planner<'_> {
             let error = error.clone();
             self.fail_members(&changes.places, &error);
         }
-        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        let balancers: Vec<(BalancerChange, Arc<Value>)> = self.balancers.values().cloned().collect();
         // Those that leave another load balancer for the pools that get members wait for these, and fail with them.
         let edits = balancers.iter().flat_map(|(change, _)| &change.edits);
         changes.places.extend(edits.filter(|edit| !edit.fills.is_empty()).map(|edit| edit.place));
@@ -122,7 +122,7 @@ impl Planner<'_> {
         if local.is_empty() {
             return;
         }
-        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        let balancers: Vec<(BalancerChange, Arc<Value>)> = self.balancers.values().cloned().collect();
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
             let mut due = Vec::new();
             for (place, item, hosts) in &local {

@@ -4,6 +4,7 @@
 //! the objects as they are for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::balancer::{Items, Kind, Part, Plan, Step};
@@ -66,7 +67,7 @@ pub(super) struct Planner<'a> {
     wanted: &'a Wanted,
     index: Index<'a>,
     /// By name in lower case: the changes, and the load balancer with all of them.
-    balancers: BTreeMap<String, (BalancerChange, Value)>,
+    balancers: BTreeMap<String, (BalancerChange, Arc<Value>)>,
     addresses: BTreeMap<ArmId, AddressChange>,
     /// The addresses of ensured Services.
     reached: BTreeMap<usize, Vec<Reached>>,
@@ -136,7 +137,8 @@ impl<'a> Planner<'a> {
         let of = |balancer: &Value| {
             let name = json::name(balancer);
             let change = BalancerChange::new(env, name, Some(balancer));
-            (name.to_lowercase(), (change, balancer.clone()))
+            let body = change.before.clone();
+            (name.to_lowercase(), (change, body))
         };
         Self {
             env,
@@ -162,7 +164,7 @@ impl<'a> Planner<'a> {
     }
 
     fn bodies(&self) -> impl Iterator<Item = &Value> {
-        self.balancers.values().map(|(_, body)| body)
+        self.balancers.values().map(|(_, body)| &**body)
     }
 
     fn add_edit(&mut self, name: &str, edit: Edit) {
@@ -176,7 +178,7 @@ impl<'a> Planner<'a> {
             (change, body)
         };
         let (change, body) = self.balancers.entry(key).or_insert_with(fresh);
-        edit.apply(body);
+        edit.apply(Arc::make_mut(body));
         change.edits.push(edit);
     }
 
@@ -245,8 +247,8 @@ impl<'a> Planner<'a> {
     fn take_back(&mut self, places: &BTreeSet<usize>) {
         for (change, body) in self.balancers.values_mut() {
             change.edits.retain(|edit| !places.contains(&edit.place));
-            body.clone_from(&change.before);
-            change.edits.iter().for_each(|edit| edit.apply(body));
+            *body = change.before.clone();
+            change.edits.iter().for_each(|edit| edit.apply(Arc::make_mut(body)));
         }
         self.balancers.retain(|_, (change, _)| !change.is_new() || !change.edits.is_empty());
         self.addresses.values_mut().for_each(|change| change.edits.retain(|edit| !places.contains(&edit.place)));
@@ -321,7 +323,7 @@ impl<'a> Planner<'a> {
             true => self.first_whole().into_iter().collect(),
             false => change.edits.iter().map(|edit| edit.place).collect(),
         };
-        if after == change.before && (change.is_second || !change.has_failed()) || places.is_empty() {
+        if after == *change.before && (change.is_second || !change.has_failed()) || places.is_empty() {
             return;
         }
         if !change.is_new() && BalancerChange::is_empty(&after) && change.edits.iter().any(leaving) {

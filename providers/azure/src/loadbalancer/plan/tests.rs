@@ -212,7 +212,7 @@ impl World {
             Write::Address(change) => self.apply_address(&change),
             Write::Balancer(mut change) => {
                 if change.is_second {
-                    change.before = self.balancer(&change.name).clone();
+                    change.before = self.balancer(&change.name).clone().into();
                 }
                 let body = balancer::body(change.after(&self.env, |_| true));
                 self.put_balancer(&change.id, body);
