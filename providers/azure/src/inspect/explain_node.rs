@@ -120,7 +120,7 @@ async fn balancers(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
             (false, false) => None,
         }
     };
-    let facts: Vec<Fact> = observed.balancers.iter().filter_map(of).collect();
+    let facts: Vec<Fact> = observed.balancers.iter().map(Arc::as_ref).filter_map(of).collect();
     match facts.is_empty() {
         true if observed.balancers.is_empty() => vec![Fact::good(about, "there is none")],
         true => {

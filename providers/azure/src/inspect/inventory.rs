@@ -5,6 +5,7 @@
 //! cluster. The tags of public IP addresses name both.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ccm_kit::inspect::{Claim, DESIRED, Explained, LOAD_BALANCER, Object};
 use ccm_provider::{Fact, Service};
@@ -151,7 +152,7 @@ pub(super) fn pools(cluster: &str, observed: &Observed) -> Vec<Object> {
         let pools = json::items(balancer, "backendAddressPools").iter();
         pools.filter(|pool| !is_pool_of_all(cluster, json::name(pool))).map(object).collect::<Vec<_>>()
     };
-    observed.balancers.iter().flat_map(of).collect()
+    observed.balancers.iter().map(Arc::as_ref).flat_map(of).collect()
 }
 
 /// The public IP addresses that were made for Services of the cluster.

@@ -6,6 +6,7 @@
 //! the Service; those in other resource groups than that of the cluster are not looked at.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_kit::inspect::orphans::{self, Services, Unclaimed};
@@ -175,7 +176,7 @@ pub(super) async fn delete(azure: &Inspector, cluster: &str, orphan: &Orphan) ->
         }
         POOL => {
             let (observed, _) = observe(balancers, cluster, &nobody()?).await?;
-            let of = |balancer: &&Value| {
+            let of = |balancer: &&Arc<Value>| {
                 orphan.id.starts_with(&format!("{}/", json::text(balancer, &["id"]).to_lowercase()))
             };
             match observed.balancers.iter().find(of) {

@@ -66,7 +66,7 @@ pub(crate) struct Edit {
 }
 
 impl BalancerChange {
-    pub(crate) fn new(env: &Env, name: &str, present: Option<&Value>) -> Self {
+    pub(crate) fn new(env: &Env, name: &str, present: Option<&Arc<Value>>) -> Self {
         let id = env.balancer_id(name);
         let fresh = || {
             let mut fresh =
@@ -76,7 +76,7 @@ impl BalancerChange {
             }
             fresh
         };
-        let before = Arc::new(present.cloned().unwrap_or_else(fresh));
+        let before = present.cloned().unwrap_or_else(|| fresh().into());
         Self { name: name.to_owned(), id, before, edits: Vec::new(), is_second: false }
     }
 

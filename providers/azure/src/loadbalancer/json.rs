@@ -3,6 +3,8 @@
 //! An object is written back as it was read, with the few fields changed that this program sets: fields that it does not
 //! know survive.
 
+use std::borrow::Borrow;
+
 use serde_json::{Map, Value};
 
 pub(crate) use crate::client::id::same;
@@ -48,8 +50,8 @@ pub(crate) fn reference<'v>(value: &'v Value, name: &str) -> &'v str {
 }
 
 /// The item of a list with this name.
-pub(crate) fn named<'v>(list: &'v [Value], wanted: &str) -> Option<&'v Value> {
-    list.iter().find(|item| same(name(item), wanted))
+pub(crate) fn named<'v, V: Borrow<Value>>(list: &'v [V], wanted: &str) -> Option<&'v Value> {
+    list.iter().map(Borrow::borrow).find(|item| same(name(item), wanted))
 }
 
 /// The object in a field, made if it is missing.

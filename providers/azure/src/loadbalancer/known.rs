@@ -3,6 +3,7 @@
 //! It answers a call that changes nothing, and is the base of writes that Azure refuses if it is not current any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -41,7 +42,7 @@ struct Kind {
     changing: BTreeSet<String>,
     /// The load balancers whose members may have changed since they were read, by ID in lower case.
     stale: BTreeSet<String>,
-    read: Option<(Instant, Vec<Value>)>,
+    read: Option<(Instant, Vec<Arc<Value>>)>,
 }
 
 /// The beginning of a read.
@@ -105,7 +106,7 @@ impl Known {
     }
 
     /// Keeps what was read, unless something was or is being written.
-    pub(super) fn keep(&self, reading: &Reading, list: &[Value]) {
+    pub(super) fn keep(&self, reading: &Reading, list: &[Arc<Value>]) {
         let mut state = self.0.lock();
         let of_all = state.doubtful_until;
         let kind = state.kind(&reading.what);
@@ -117,7 +118,7 @@ impl Known {
     }
 
     /// What was read within this time.
-    pub(super) fn get(&self, what: &str, age: Duration) -> Option<Vec<Value>> {
+    pub(super) fn get(&self, what: &str, age: Duration) -> Option<Vec<Arc<Value>>> {
         let state = self.0.lock();
         let kind = state.kinds.get(what).filter(|kind| kind.changing.is_empty() && kind.stale.is_empty())?;
         let (at, list) = kind.read.as_ref()?;
@@ -139,7 +140,7 @@ impl Known {
     }
 
     /// A write has ended, and this is the object now.
-    pub(super) fn shows(&self, id: &ArmId, object: &Value) {
+    pub(super) fn shows(&self, id: &ArmId, object: &Arc<Value>) {
         let Some(what) = kind_of(id) else { return self.ended(id) };
         let mut state = self.0.lock();
         let kind = state.kind(&what);
@@ -224,19 +225,19 @@ mod tests {
         ArmId::new("s", "RG", kind, name)
     }
 
-    fn object(id: &ArmId, etag: &str) -> Value {
-        json!({"id": id.as_str(), "etag": etag})
+    fn object(id: &ArmId, etag: &str) -> Arc<Value> {
+        json!({"id": id.as_str(), "etag": etag}).into()
     }
 
-    fn read(known: &Known, what: &str, list: &[Value]) {
+    fn read(known: &Known, what: &str, list: &[Arc<Value>]) {
         known.keep(&known.reading(what), list);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_is_kept_for_its_age() {
         let known = Known::default();
-        read(&known, BALANCERS, &[json!(1)]);
-        assert_eq!(known.get(BALANCERS, AGE), Some(vec![json!(1)]));
+        read(&known, BALANCERS, &[json!(1).into()]);
+        assert_eq!(known.get(BALANCERS, AGE), Some(vec![json!(1).into()]));
         assert_eq!(known.get(BALANCERS, Duration::ZERO), None);
         assert_eq!(known.get(SECURITY_GROUP, AGE), None);
         tokio::time::advance(AGE).await;

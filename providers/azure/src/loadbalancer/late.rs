@@ -3,6 +3,7 @@
 //! Lists may be late. A deletion that rests on a late one would leave behind what that does not show.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,7 +34,7 @@ struct Write {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Now {
     Unseen,
-    Seen(Value),
+    Seen(Arc<Value>),
     /// Somebody else has written it.
     Foreign,
     Deleted,
@@ -62,7 +63,7 @@ impl Recent {
     }
 
     /// The object after its write.
-    pub(super) fn shows(&self, id: &ArmId, object: Value) {
+    pub(super) fn shows(&self, id: &ArmId, object: Arc<Value>) {
         if let Some(write) = self.0.lock().get_mut(&id.folded()) {
             write.now = Now::Seen(object);
         }
@@ -84,7 +85,7 @@ impl Recent {
     }
 
     /// An object as it was seen after its write.
-    pub(super) fn seen(&self, id: &ArmId) -> Option<Value> {
+    pub(super) fn seen(&self, id: &ArmId) -> Option<Arc<Value>> {
         match self.0.lock().get(&id.folded()).filter(|write| write.at.elapsed() < LATE)?.now.clone() {
             Now::Seen(object) => Some(object),
             Now::Unseen | Now::Foreign | Now::Deleted => None,
@@ -97,7 +98,7 @@ impl Recent {
     }
 
     /// Whether the objects of a kind in a resource group were read as they were before a write, or without a new one.
-    pub(super) fn is_late(&self, kind: &str, group: &str, read: &[Value]) -> bool {
+    pub(super) fn is_late(&self, kind: &str, group: &str, read: &[Arc<Value>]) -> bool {
         let (kind, group) =
             (format!("/{}/", kind.to_lowercase()), format!("/resourcegroups/{}/", group.to_lowercase()));
         let recent = self.0.lock();
@@ -136,8 +137,8 @@ mod tests {
         ArmId::new("s", "RG", "Microsoft.Network/loadBalancers", "Web")
     }
 
-    fn object(etag: &str) -> Value {
-        json!({"id": id().as_str(), "etag": etag})
+    fn object(etag: &str) -> Arc<Value> {
+        json!({"id": id().as_str(), "etag": etag}).into()
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,7 +146,7 @@ mod tests {
         let recent = Recent::default();
         let id = id();
         let read = |etag: &str| vec![object(etag)];
-        let is_late = |read: &[Value]| recent.is_late("loadBalancers", "rg", read);
+        let is_late = |read: &[Arc<Value>]| recent.is_late("loadBalancers", "rg", read);
         assert!(!is_late(&[]), "nothing was written");
         recent.add(&id, None);
         assert!(is_late(&[]) && !is_late(&read("a")));

@@ -273,7 +273,7 @@ pub(crate) fn has_addresses(pool: &Value) -> bool {
 }
 
 /// Whether a pool that a model names still has interfaces and is to have addresses: the model is written once it has them.
-pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Value], model: &Value) -> bool {
+pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Arc<Value>], model: &Value) -> bool {
     let still = |pool: &Value| !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool);
     env.pools == PoolKind::Addresses && names_pool(env, wanted, balancers, model, still)
 }
@@ -282,7 +282,7 @@ pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Value], mode
 pub(crate) fn names_pool(
     env: &Env,
     wanted: &Wanted,
-    balancers: &[Value],
+    balancers: &[Arc<Value>],
     model: &Value,
     is_such: impl Fn(&Value) -> bool,
 ) -> bool {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::Cluster;
@@ -280,9 +281,10 @@ fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
     let is_sure = |balancer: &serde_json::Value| {
         !item.published.is_empty() || !json::same(json::property(balancer, "provisioningState"), "Failed")
     };
-    let of_scheme =
-        |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme && is_sure(balancer);
-    let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
+    let of_scheme = |balancer: &&Arc<serde_json::Value>| {
+        members::scheme_of(json::name(balancer)) == item.scheme && is_sure(balancer)
+    };
+    let balancers: Vec<&Arc<serde_json::Value>> = observed.balancers.iter().filter(of_scheme).collect();
     let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
     let served: Vec<&str> = balancers.iter().flat_map(|balancer| claim::served(item, balancer)).collect();
     let serves = |frontend: &&serde_json::Value| served.iter().any(|id| json::same(id, json::text(frontend, &["id"])));

@@ -4,6 +4,7 @@
 //! read only if these are not the wanted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ccm_kit::Cluster;
@@ -68,11 +69,11 @@ pub(super) struct Reads {
 /// What the reads that all Services share have shown; what is missing is to be read.
 #[derive(Debug, Default)]
 pub(super) struct Base {
-    balancers: Option<Vec<Value>>,
+    balancers: Option<Vec<Arc<Value>>>,
     /// By resource group in lower case.
-    public_ips: Option<BTreeMap<String, Seen<Vec<Value>>>>,
+    public_ips: Option<BTreeMap<String, Seen<Vec<Arc<Value>>>>>,
     /// `Some(None)`: no plan needs it.
-    security_group: Option<Option<Seen<Value>>>,
+    security_group: Option<Option<Seen<Arc<Value>>>>,
     /// What was read for this plan.
     now: Parts,
     /// What else the load balancers need.
@@ -229,12 +230,13 @@ impl Reads {
     fn is_late(
         &self,
         env: &Env,
-        balancers: &[Value],
-        public_ips: &BTreeMap<String, Seen<Vec<Value>>>,
-        security_group: Option<&Seen<Value>>,
+        balancers: &[Arc<Value>],
+        public_ips: &BTreeMap<String, Seen<Vec<Arc<Value>>>>,
+        security_group: Option<&Seen<Arc<Value>>>,
     ) -> bool {
-        let is_late =
-            |kind: Operation, group: &str, read: &[Value]| self.recent.is_late(kind.resource.segment(), group, read);
+        let is_late = |kind: Operation, group: &str, read: &[Arc<Value>]| {
+            self.recent.is_late(kind.resource.segment(), group, read)
+        };
         let mut addresses = public_ips.iter().filter_map(|(group, seen)| Some((group, seen.present()?)));
         let security_group = security_group.and_then(Seen::present);
         is_late(LB_LIST, &env.balancer_group, balancers)
@@ -253,7 +255,7 @@ impl Reads {
             let now = match now {
                 Now::Seen(_) | Now::Deleted => now,
                 Now::Unseen | Now::Foreign => match self.client.get(LB_GET, &id).await? {
-                    Some(balancer) => Now::Seen(balancer),
+                    Some(balancer) => Now::Seen(balancer.into()),
                     None => Now::Deleted,
                 },
             };
@@ -279,14 +281,15 @@ impl Reads {
 
     /// What a write has made of an object.
     pub(super) fn shows(&self, id: &ArmId, object: Value) {
+        let object = Arc::new(object);
         self.known.shows(id, &object);
         self.recent.shows(id, object);
     }
 
     /// The managed load balancers.
-    async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Value>, ProviderError> {
+    async fn balancers(&self, env: &Env, wanted: &Wanted) -> Result<Vec<Arc<Value>>, ProviderError> {
         let reading = self.known.reading(BALANCERS);
-        let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default(), Some).await;
+        let read = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default(), shared).await;
         let mut balancers = read.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
         self.keep(&reading, LB_LIST, &env.balancer_group, &balancers);
@@ -294,15 +297,15 @@ impl Reads {
     }
 
     /// Keeps what was read, unless it is from before a write of this process.
-    fn keep(&self, reading: &Reading, operation: Operation, group: &str, read: &[Value]) {
+    fn keep(&self, reading: &Reading, operation: Operation, group: &str, read: &[Arc<Value>]) {
         if !self.recent.is_late(operation.resource.segment(), group, read) {
             self.known.keep(reading, read);
         }
     }
 
-    async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
+    async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Arc<Value>>>) {
         let reading = self.known.reading(&group);
-        let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default(), Some).await;
+        let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default(), shared).await;
         // A group that does not exist has none.
         let read = seen(read.map(|list| Some(list.unwrap_or_default())));
         if let Seen::Present(list) = &read {
@@ -317,12 +320,12 @@ impl Reads {
         if is_due { self.zones.of(&env.location).await } else { Ok(Vec::new()) }
     }
 
-    async fn security_group(&self, env: &Env) -> Seen<Value> {
+    async fn security_group(&self, env: &Env) -> Seen<Arc<Value>> {
         if env.security_group.is_empty() {
             return Seen::Absent;
         }
         let reading = self.known.reading(SECURITY_GROUP);
-        let read = seen(self.client.get(NSG_GET, &env.security_group_id()).await);
+        let read = seen(self.client.get(NSG_GET, &env.security_group_id()).await.map(|group| group.map(Arc::new)));
         if let Seen::Present(group) = &read {
             self.keep(&reading, NSG_GET, env.security_group_id().group(), std::slice::from_ref(group));
         }
@@ -330,7 +333,7 @@ impl Reads {
     }
 
     /// What the cluster shows; `None` before the provider is initialized.
-    fn facts(&self, balancers: &[Value]) -> Option<Facts> {
+    fn facts(&self, balancers: &[Arc<Value>]) -> Option<Facts> {
         let context = self.cluster.context()?;
         let nodes = context.nodes.list();
         let managed = nodes.iter().filter(|node| !is_unmanaged(node));
@@ -342,7 +345,7 @@ impl Reads {
     }
 
     /// The provider IDs of the nodes, and of those that are gone and whose machines are still members.
-    fn machines(&self, nodes: &[NodeRef], balancers: &[Value]) -> BTreeSet<String> {
+    fn machines(&self, nodes: &[NodeRef], balancers: &[Arc<Value>]) -> BTreeSet<String> {
         let owners = self.owners.lock();
         let pools = balancers.iter().flat_map(|balancer| json::items(balancer, "backendAddressPools"));
         let members: BTreeSet<String> = pools.flat_map(|pool| Members::of(pool).machines(&owners)).collect();
@@ -511,7 +514,7 @@ fn machines_outside(wanted: &Wanted) -> impl Iterator<Item = Machine> {
 }
 
 /// Puts an object into a list, or removes it.
-fn replace(list: &mut Vec<Value>, id: &ArmId, now: Now) {
+fn replace(list: &mut Vec<Arc<Value>>, id: &ArmId, now: Now) {
     let is_it = |known: &Value| json::same(json::text(known, &["id"]), id.as_str());
     match now {
         Now::Unseen | Now::Foreign => {}
@@ -521,6 +524,12 @@ fn replace(list: &mut Vec<Value>, id: &ArmId, now: Now) {
             None => list.push(object),
         },
     }
+}
+
+/// An object that calls and plans share.
+#[expect(clippy::unnecessary_wraps, reason = "what a list keeps of an object")]
+fn shared(object: Value) -> Option<Arc<Value>> {
+    Some(Arc::new(object))
 }
 
 fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
@@ -552,8 +561,8 @@ fn needs(env: &Env, wanted: &Wanted) -> (bool, BTreeSet<String>) {
 fn former_groups(
     env: &Env,
     wanted: &Wanted,
-    balancers: &[Value],
-    read: &BTreeMap<String, Seen<Vec<Value>>>,
+    balancers: &[Arc<Value>],
+    read: &BTreeMap<String, Seen<Vec<Arc<Value>>>>,
 ) -> BTreeSet<String> {
     let frontends = balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
     let is_due = |name: &str| wanted.items.values().any(|item| needs_rules(item) && item.names.own(name));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{ProviderError, Service};
@@ -34,6 +35,13 @@ impl<T> Seen<T> {
             Self::Unread(_) | Self::Absent => None,
         }
     }
+
+    pub(crate) fn present_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Present(value) => Some(value),
+            Self::Unread(_) | Self::Absent => None,
+        }
+    }
 }
 
 /// What a Service keeps while the cloud refuses a change for which it has given that up.
@@ -49,11 +57,11 @@ pub(crate) enum Kept {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     /// The managed load balancers.
-    pub(crate) balancers: Vec<Value>,
+    pub(crate) balancers: Vec<Arc<Value>>,
     /// The public IP addresses, by resource group in lower case.
-    pub(crate) public_ips: BTreeMap<String, Seen<Vec<Value>>>,
+    pub(crate) public_ips: BTreeMap<String, Seen<Vec<Arc<Value>>>>,
     /// `None`: no plan for these Services needs it.
-    pub(crate) security_group: Option<Seen<Value>>,
+    pub(crate) security_group: Option<Seen<Arc<Value>>>,
     /// The private link services, by resource group in lower case; none if no Service mentions any.
     pub(crate) links: BTreeMap<String, Seen<Vec<Value>>>,
     /// By name.
@@ -157,16 +165,11 @@ impl Observed {
             let mut asked = env.tags.keys().chain(annotated.iter().copied());
             own.iter().any(|name| same(name, key)) || asked.any(|name| same(name, key))
         };
-        let lists = self.public_ips.values_mut().chain(self.links.values_mut()).filter_map(|seen| match seen {
-            Seen::Present(list) => Some(list.iter_mut()),
-            _ => None,
-        });
-        let group = match &mut self.security_group {
-            Some(Seen::Present(group)) => Some(group),
-            _ => None,
-        };
-        let of_machines = self.interfaces.objects_mut();
-        for object in self.balancers.iter_mut().chain(lists.flatten()).chain(group).chain(of_machines) {
+        let links = self.links.values_mut().filter_map(Seen::present_mut).flatten();
+        let public_ips = self.public_ips.values_mut().filter_map(Seen::present_mut).flatten();
+        let group = self.security_group.as_mut().and_then(Seen::present_mut);
+        let shared = self.balancers.iter_mut().chain(public_ips).chain(group).map(Arc::make_mut);
+        for object in shared.chain(links).chain(self.interfaces.objects_mut()) {
             without_texts(object);
             let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) else { continue };
             match env.system_tags.is_empty() {
@@ -194,7 +197,7 @@ impl Observed {
     }
 
     /// The public IP addresses of a resource group.
-    pub(crate) fn public_ips_of(&self, group: &str) -> &[Value] {
+    pub(crate) fn public_ips_of(&self, group: &str) -> &[Arc<Value>] {
         let seen = self.public_ips.get(&group.to_lowercase());
         seen.and_then(Seen::present).map(Vec::as_slice).unwrap_or_default()
     }
@@ -215,13 +218,13 @@ impl Observed {
 
     /// All public IP addresses that were read.
     pub(crate) fn all_public_ips(&self) -> impl Iterator<Item = &Value> {
-        self.public_ips.values().filter_map(Seen::present).flatten()
+        self.public_ips.values().filter_map(Seen::present).flatten().map(Arc::as_ref)
     }
 
     /// The public IP address with an ID.
     pub(crate) fn public_ip(&self, id: &str) -> Option<&Value> {
         let group = ArmId::parse(id).ok()?.group().to_owned();
-        self.public_ips_of(&group).iter().find(|ip| same(json::text(ip, &["id"]), id))
+        self.public_ips_of(&group).iter().map(Arc::as_ref).find(|ip| same(json::text(ip, &["id"]), id))
     }
 
     /// The frontends of all load balancers.

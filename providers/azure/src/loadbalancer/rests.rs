@@ -127,7 +127,7 @@ mod tests {
     fn nothing_and_what_an_etag_guards_rests_on_earlier_reads() {
         assert_eq!(needed_now(&Plan::default(), |_| false), Parts::NONE);
         let balancer = |etag: &str, drops: &[&str]| {
-            let before = json!({"id": "/lb", "name": "lb", "etag": etag});
+            let before = json!({"id": "/lb", "name": "lb", "etag": etag}).into();
             let mut change = BalancerChange::new(&Env::default(), "lb", Some(&before));
             change.edits = vec![Edit { drops: drops.iter().map(|&name| name.to_owned()).collect(), ..Edit::default() }];
             needed(Write::Balancer(change))
@@ -141,7 +141,7 @@ mod tests {
                 "sourceAddressPrefix": "*", "sourcePortRange": "*", "destinationPortRanges": ["80"],
                 "destinationAddressPrefixes": ["192.0.2.1"],
             }});
-            let before = json!({"etag": etag, "properties": {"securityRules": [rule]}});
+            let before = json!({"etag": etag, "properties": {"securityRules": [rule]}}).into();
             let own: BTreeSet<String> = own.iter().map(|&ip| ip.to_owned()).collect();
             let keep = Some(Keep { own, ..Keep::default() });
             let id = Env::default().security_group_id();
@@ -157,7 +157,8 @@ mod tests {
         let frontend = |ip: &str| json!({"name": "f", "properties": {"publicIPAddress": {"id": ip}}});
         let gets = |before: &str, ip: &str, is_new: bool| {
             let before = json!({"id": "/lb", "name": "lb", "etag": "a", "properties": {
-                "frontendIPConfigurations": [frontend(before)]}});
+                "frontendIPConfigurations": [frontend(before)]}})
+            .into();
             let mut change = BalancerChange::new(&Env::default(), "lb", Some(&before));
             let needs = if is_new { vec![Env::default().public_ip_id("g", "ip")] } else { Vec::new() };
             change.edits = vec![Edit { frontends: vec![frontend(ip)], needs, ..Edit::default() }];

@@ -426,7 +426,7 @@ impl Writer<'_> {
         if change.is_second {
             change.before = match self.reads.recent.seen(&change.id) {
                 Some(group) => group,
-                None => self.present(NSG_GET, &change.id).await?,
+                None => self.present(NSG_GET, &change.id).await?.into(),
             };
         }
         let change = &change;
@@ -437,7 +437,7 @@ impl Writer<'_> {
             let text = "the security group has no place for some Services: planned again";
             return Err(ProviderError::new(ErrorClass::Conflict, text));
         }
-        if after == change.before && !has_failed(&after) {
+        if after == *change.before && !has_failed(&after) {
             Self::completed(&Write::Security(change.clone()), made);
             return Ok(Written::Done);
         }
@@ -571,7 +571,7 @@ impl Writer<'_> {
         for id in balancers {
             let balancer = match self.reads.recent.seen(&id) {
                 Some(balancer) => balancer,
-                None => self.read(LB_GET, &id).await?.unwrap_or(Value::Null),
+                None => self.read(LB_GET, &id).await?.unwrap_or(Value::Null).into(),
             };
             for frontend in json::items(&balancer, "frontendIPConfigurations") {
                 let ip = parse_ip(json::property(frontend, "privateIPAddress"));

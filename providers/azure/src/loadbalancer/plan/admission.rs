@@ -5,6 +5,7 @@
 //! load balancer for another one keeps what it has had there until it has left.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ProviderError, Risk, Verb};
@@ -134,8 +135,8 @@ impl Planner<'_> {
     }
 
     /// The writes of the security group for these parts.
-    pub(super) fn security_steps(&mut self, group: &Value, mut parts: Vec<SecurityPart>, keep: &Keep) {
-        let mut before = group.clone();
+    pub(super) fn security_steps(&mut self, group: &Arc<Value>, mut parts: Vec<SecurityPart>, keep: &Keep) {
+        let mut before = Value::clone(group);
         tags::set_configured(&mut before, &self.env.tags, &self.env.system_tags);
         let (_, failed) = after(&before, &parts, Some(keep));
         // Those that have no place are not in the write: it would be planned again for them.
@@ -178,7 +179,7 @@ impl Planner<'_> {
         for edit in self.balancers.values_mut().flat_map(|(change, _)| &mut change.edits) {
             edit.admits = if edit.leaves { waiting.contains(&edit.place) } else { early.contains(&edit.place) };
         }
-        let is_changed = has_failed(group) || if first.is_empty() { now != *group } else { now != admitted };
+        let is_changed = has_failed(group) || if first.is_empty() { now != **group } else { now != admitted };
         let places = self.due_in(group, &second, is_changed);
         let late = places_of(&last);
         let stages = [
@@ -214,7 +215,7 @@ impl Planner<'_> {
         if is_changed || is_pending { places } else { BTreeSet::new() }
     }
 
-    fn push_security(&mut self, group: &Value, keep: &Keep, stages: [Stage; 3]) {
+    fn push_security(&mut self, group: &Arc<Value>, keep: &Keep, stages: [Stage; 3]) {
         let id = self.env.security_group_id();
         let mut others = BTreeSet::new();
         for Stage { stage, parts, places } in stages.into_iter().filter(|stage| !stage.places.is_empty()) {

@@ -1,6 +1,7 @@
 //! Private link services in front of frontends. Pure.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ErrorClass, ProviderError, Risk, Verb};
@@ -254,7 +255,7 @@ impl Planner<'_> {
         let Some(error) = usual.or_else(|| self.unread_links(item).filter(|error| !is_denied(error))) else {
             return Ok(());
         };
-        let may_lose = |balancer: &&Value| {
+        let may_lose = |balancer: &Arc<Value>| {
             let name = json::name(balancer);
             let there = Item { scheme: scheme_of(name), ..item.clone() };
             let may_have = item.may_have_link || there.scheme == Scheme::Internal;
@@ -264,7 +265,7 @@ impl Planner<'_> {
             };
             may_have && may_lose
         };
-        if self.observed.balancers.iter().any(|balancer| may_lose(&balancer)) { Err(error) } else { Ok(()) }
+        if self.observed.balancers.iter().any(may_lose) { Err(error) } else { Ok(()) }
     }
 
     /// Deletes the private link service that a Service does not ask for any more, unless somebody is connected to it.

@@ -134,7 +134,7 @@ pub(crate) fn places(env: &Env, observed: &Observed, wanted: &Wanted) -> Option<
 
 impl<'a> Planner<'a> {
     fn new(env: &'a Env, observed: &'a Observed, wanted: &'a Wanted) -> Self {
-        let of = |balancer: &Value| {
+        let of = |balancer: &Arc<Value>| {
             let name = json::name(balancer);
             let change = BalancerChange::new(env, name, Some(balancer));
             let body = change.before.clone();

@@ -4,6 +4,7 @@
 //! they are. It ends with the last Service, or when a node leaves the pool.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ccm_provider::Finding;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ impl Planner<'_> {
         }
         let item = self.wanted.items.values().next();
         let finding = |text: String| item.map(|item| item.finding(OUTBOUND, text));
-        let of = |balancer: &Value| -> Option<Finding> {
+        let of = |balancer: &Arc<Value>| -> Option<Finding> {
             let name = json::name(balancer).to_lowercase();
             let nodes = left.get(&name).filter(|nodes| !nodes.is_empty());
             match (deleted.contains(&name), nodes) {

@@ -1,6 +1,7 @@
 //! The part of one Service in the changes of the shared objects. Pure.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::address::parse_ip;
@@ -112,7 +113,7 @@ impl Planner<'_> {
 
     /// Whether a Service with an address moves to another load balancer, or has left one and is on none.
     fn is_cut_off(&self, item: &Item, edit: &Edit) -> bool {
-        let is_without = |body: &Value| balancer::claimed(self.observed, item, body).is_empty();
+        let is_without = |body: &Arc<Value>| balancer::claimed(self.observed, item, body).is_empty();
         let is_on_none = || !edit.frontends.is_empty() && self.observed.balancers.iter().all(is_without);
         !item.published.is_empty() && (!edit.follows.is_empty() || is_on_none())
     }
@@ -504,7 +505,7 @@ impl Planner<'_> {
         }
         let prefix = settings.prefixes.get(&family);
         if let (None, Some(address)) = (prefix, item.addresses.get(&family)) {
-            let found = present.iter().find(|ip| same(json::property(ip, "ipAddress"), address));
+            let found = present.iter().map(Arc::as_ref).find(|ip| same(json::property(ip, "ipAddress"), address));
             let missing = || {
                 let key = if family == Family::V6 { keys::LB_IPV6.row.key } else { keys::LB_IPV4.row.key };
                 refused(format!(

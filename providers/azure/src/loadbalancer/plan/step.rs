@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -58,7 +59,7 @@ pub(crate) struct LinkDeletion {
 pub(crate) struct SecurityChange {
     pub(crate) id: ArmId,
     /// As it was read.
-    pub(crate) before: Value,
+    pub(crate) before: Arc<Value>,
     pub(crate) parts: Vec<SecurityPart>,
     /// The destinations that belong to somebody. `None`: nothing is removed.
     pub(crate) keep: Option<Keep>,

@@ -62,7 +62,7 @@ impl World {
         let group = json!({"id": env.security_group_id().as_str(), "name": "nsg", "properties": {"securityRules": []}});
         let observed = Observed {
             public_ips: [("rg".to_owned(), Seen::Present(Vec::new()))].into(),
-            security_group: Some(Seen::Present(group)),
+            security_group: Some(Seen::Present(group.into())),
             subnets: [("subnet".to_owned(), Seen::Present(subnet))].into(),
             zones: vec!["1".into(), "2".into(), "3".into()],
             ..Observed::default()
@@ -235,7 +235,7 @@ impl World {
                 };
                 let (after, failed) = change.after(&self.env, now, &made);
                 assert!(failed.is_empty());
-                self.observed.security_group = Some(Seen::Present(after));
+                self.observed.security_group = Some(Seen::Present(after.into()));
             }
             Write::Pool(change) => {
                 let balancer = change.id.named("loadBalancers").unwrap().to_owned();
@@ -252,7 +252,7 @@ impl World {
                 let links = self.observed.links.entry("rg".into()).or_insert(Seen::Present(Vec::new()));
                 let Seen::Present(list) = links else { panic!("not read") };
                 list.retain(|link| !same(json::text(link, &["id"]), id.as_str()));
-                list.push(body);
+                list.push(body.into());
             }
             Write::DeleteLink(deletion) => {
                 let Some(Seen::Present(list)) = self.observed.links.get_mut("rg") else { panic!("not read") };
@@ -291,10 +291,10 @@ impl World {
                 let ip = if is_v6 { ip.replace("192.0.2.", "2001:db8::") } else { ip };
                 json::object_mut(&mut body, "properties").entry("ipAddress").or_insert(json!(ip));
                 list.retain(|it| json::text(it, &["id"]) != change.id.as_str());
-                list.push(body);
+                list.push(body.into());
             }
             Outcome::Delete => {
-                let used = |balancer: &Value| {
+                let used = |balancer: &Arc<Value>| {
                     let frontends = json::items(balancer, "frontendIPConfigurations").iter();
                     frontends.into_iter().any(|it| same(json::reference(it, "publicIPAddress"), change.id.as_str()))
                 };
@@ -330,11 +330,11 @@ impl World {
                 .values_mut()
                 .filter_map(|seen| if let Seen::Present(list) = seen { Some(list) } else { None });
             for ip in all.flatten().filter(|ip| same(json::text(ip, &["id"]), &address)) {
-                ip["properties"]["ipConfiguration"] = json!({"id": frontend});
+                Arc::make_mut(ip)["properties"]["ipConfiguration"] = json!({"id": frontend});
             }
         }
         self.observed.balancers.retain(|it| !same(json::name(it), id.name()));
-        self.observed.balancers.push(body);
+        self.observed.balancers.push(body.into());
         let of = |frontend: &Value| {
             [json::reference(frontend, "publicIPAddress"), json::property(frontend, "privateIPAddress")].concat()
         };
@@ -348,7 +348,17 @@ impl World {
     }
 
     fn balancer_mut(&mut self, name: &str) -> &mut Value {
-        self.observed.balancers.iter_mut().find(|it| same(json::name(it), name)).unwrap()
+        Arc::make_mut(self.observed.balancers.iter_mut().find(|it| same(json::name(it), name)).unwrap())
+    }
+
+    fn group_mut(&mut self) -> &mut Value {
+        Arc::make_mut(self.observed.security_group.as_mut().and_then(Seen::present_mut).unwrap())
+    }
+
+    /// The first public IP address.
+    fn ip_mut(&mut self) -> &mut Value {
+        let ips = self.observed.public_ips.get_mut("rg").and_then(Seen::present_mut).unwrap();
+        Arc::make_mut(&mut ips[0])
     }
 
     /// The pools of load balancers show their members.
@@ -368,7 +378,7 @@ impl World {
         for (id, interface) in &self.observed.interfaces.interfaces {
             add(json::items(interface, "ipConfigurations"), id);
         }
-        for balancer in &mut self.observed.balancers {
+        for balancer in self.observed.balancers.iter_mut().map(Arc::make_mut) {
             for pool in json::items_mut(balancer, "backendAddressPools") {
                 let own = members.remove(&json::text(pool, &["id"]).to_lowercase());
                 if own.is_some() || pool["properties"].get("backendIPConfigurations").is_some() {

@@ -9,7 +9,7 @@ pub(super) fn users_ip(name: &str, ip: &str) -> Value {
 
 pub(super) fn add(world: &mut World, group: &str, ip: Value) {
     match world.observed.public_ips.entry(group.to_owned()).or_insert(Seen::Present(Vec::new())) {
-        Seen::Present(list) => list.push(ip),
+        Seen::Present(list) => list.push(ip.into()),
         _ => panic!("the group is not there"),
     }
 }
@@ -38,8 +38,7 @@ fn a_snapshot_lacks_the_values_of_foreign_tags_and_gives_the_same_plan() {
         world.env.system_tags = Some(system.to_owned()).filter(|tag| !tag.is_empty()).into_iter().collect();
         world.service("web", &[("azure-pip-tags", "d=e")], json!({})).settle(&[]);
         world.balancer_mut("kubernetes")["tags"]["foo"] = json!("secret");
-        let Some(Seen::Present(ips)) = world.observed.public_ips.get_mut("rg") else { panic!() };
-        ips[0]["tags"]["foo"] = json!("secret");
+        world.ip_mut()["tags"]["foo"] = json!("secret");
         let (plan, wanted) = world.planned(&[], ServiceAction::Ensure);
         assert_eq!(plan.steps.len(), writes, "{:?}", shown(&plan));
         let mut seen = world.seen(&wanted);
@@ -93,9 +92,7 @@ fn the_tag_of_another_cluster_is_not_ours() {
 fn an_address_without_a_value_is_known_by_its_tag_and_goes() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);
-    if let Some(Seen::Present(ips)) = world.observed.public_ips.get_mut("rg") {
-        ips[0]["properties"].as_object_mut().unwrap().remove("ipAddress");
-    }
+    world.ip_mut()["properties"].as_object_mut().unwrap().remove("ipAddress");
     world.settle(&["web"]);
     assert!(world.addresses().is_empty());
 }
@@ -129,9 +126,7 @@ fn other_ip_tags_give_another_address_when_the_former_is_off_its_frontend() {
 fn an_address_with_more_ip_tags_stays() {
     let mut world = World::new();
     world.service("web", &[("azure-pip-ip-tags", "FirstPartyUsage=/a")], json!({})).settle(&[]);
-    let ips = world.observed.public_ips.get_mut("rg").unwrap();
-    let Seen::Present(ips) = ips else { panic!("{ips:?}") };
-    ips[0]["properties"]["ipTags"] =
+    world.ip_mut()["properties"]["ipTags"] =
         json!([{"ipTagType": "RoutingPreference", "tag": "Internet"}, {"ipTagType": "firstPartyUsage", "tag": "/a"}]);
     let (plan, _) = world.planned(&[], ServiceAction::Ensure);
     assert!(plan.steps.is_empty() && plan.failed.is_empty(), "{:?}", plan.failed);

@@ -182,7 +182,7 @@ fn an_edge_zone_is_in_all_new_objects_and_the_model() {
     world.settle(&[]);
     let links = world.observed.links.values().filter_map(Seen::present).flatten().cloned();
     let mut all: Vec<Value> = links.chain(world.addresses().into_iter().cloned()).chain(model).collect();
-    all.extend(world.observed.balancers.iter().cloned());
+    all.extend(world.observed.balancers.iter().map(|it| Value::clone(it)));
     assert_eq!(all.len(), 5);
     for object in all {
         assert_eq!(object["extendedLocation"], json!({"name": "edge1", "type": "EdgeZone"}), "{object:#}");

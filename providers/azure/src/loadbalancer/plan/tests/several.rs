@@ -44,7 +44,7 @@ fn an_existing_one_without_rules_is_chosen_before_a_new_one() {
     let mut world = several(&["kubernetes", "lb2", "lb3"]);
     world.service("a", &[], port(81)).settle(&[]);
     let id = world.env.balancer_id("lb3");
-    world.observed.balancers.push(json!({"id": id.as_str(), "name": "lb3", "properties": {}}));
+    world.observed.balancers.push(json!({"id": id.as_str(), "name": "lb3", "properties": {}}).into());
     world.service("b", &[], port(82)).settle(&[]);
     assert_eq!(json::items(world.balancer("lb3"), "loadBalancingRules").len(), 1);
     assert!(world.observed.balancer("lb2").is_none());
@@ -363,7 +363,7 @@ fn a_service_moves_to_a_load_balancer_that_has_no_frontend() {
     let before = world.status("a");
     let id = world.env.balancer_id("lb2");
     let empty = json!({"id": id.as_str(), "name": "lb2", "sku": {"name": "Standard"}, "properties": {}});
-    world.observed.balancers.push(empty);
+    world.observed.balancers.push(empty.into());
     world.service("a", &on("lb2"), port(81)).settle(&[]);
     assert_eq!(json::items(world.balancer("lb2"), "frontendIPConfigurations").len(), 1);
     assert_eq!(world.status("a"), before);

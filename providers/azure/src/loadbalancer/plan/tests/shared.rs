@@ -155,9 +155,7 @@ fn what_somebody_removed_comes_back() {
         world.settle(&[]);
         assert_eq!(world.writes, ["update LoadBalancer kubernetes"], "{list}");
     }
-    if let Some(Seen::Present(group)) = &mut world.observed.security_group {
-        json::items_mut(group, "securityRules").clear();
-    }
+    json::items_mut(world.group_mut(), "securityRules").clear();
     world.settle(&[]);
     assert_eq!(world.writes, ["update SecurityGroup nsg"]);
     let after = (world.balancer("kubernetes").clone(), world.rules().to_vec());
@@ -525,7 +523,7 @@ fn the_status_has_the_addresses_in_the_order_of_their_frontends() {
     let mut world = World::new();
     world.service("web", &[], json!({"ipFamilies": ["IPv4", "IPv6"]})).settle(&[]);
     let before = world.status("web");
-    json::items_mut(&mut world.observed.balancers[0], "frontendIPConfigurations").reverse();
+    json::items_mut(world.balancer_mut("kubernetes"), "frontendIPConfigurations").reverse();
     world.settle(&[]);
     assert_eq!(world.status("web"), before.into_iter().rev().collect::<Vec<_>>());
     assert_eq!(world.writes, Vec::<String>::new());
@@ -549,9 +547,7 @@ fn a_group_whose_last_write_has_failed_is_written_again_for_all_services() {
     let mut world = World::new();
     world.service("a", &[("azure-disable-load-balancer-nsg-rule", "true")], port(81));
     world.service("b", &[], port(82)).service("c", &[], port(83)).settle(&[]);
-    if let Some(Seen::Present(group)) = &mut world.observed.security_group {
-        group["properties"]["provisioningState"] = json!("Failed");
-    }
+    world.group_mut()["properties"]["provisioningState"] = json!("Failed");
     let (plan, _) = world.planned(&["a", "b", "c"], ServiceAction::Ensure);
     let step = plan.steps.iter().find(|step| matches!(step.write, Write::Security(_))).unwrap();
     assert_eq!(step.items, Items::Some([0, 1, 2].into()), "whatever is planned again after a conflict");
