@@ -362,7 +362,7 @@ impl Reader {
     }
 
     async fn public_ips(self, holder: Holder) -> Result<PublicIps, ApiError> {
-        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST, public_ip).await {
+        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST, |ip| public_ip(&ip)).await {
             Err(denied) if is_forbidden(&denied) && !holder.is_group() => {
                 self.public_ips_of_each(holder, denied).await?
             }
@@ -378,7 +378,7 @@ impl Reader {
         let read = async |id: ArmId| self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await;
         let ids: Vec<ArmId> = configs.filter_map(|config| config.public_ip).collect();
         let all = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect::<Vec<_>>();
-        Ok(in_time(all, &denied).await?.into_iter().flatten().filter_map(public_ip).collect())
+        Ok(in_time(all, &denied).await?.into_iter().flatten().filter_map(|ip| public_ip(&ip)).collect())
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {
@@ -406,8 +406,8 @@ impl Reader {
 }
 
 /// A public IP with an address.
-fn public_ip(object: Value) -> Option<(ArmId, IpAddr)> {
-    Some((id(&object, "/id")?, text(&object, "/properties/ipAddress").parse().ok()?))
+fn public_ip(object: &Value) -> Option<(ArmId, IpAddr)> {
+    Some((id(object, "/id")?, text(object, "/properties/ipAddress").parse().ok()?))
 }
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ impl World {
                 let links = self.observed.links.entry("rg".into()).or_insert(Seen::Present(Vec::new()));
                 let Seen::Present(list) = links else { panic!("not read") };
                 list.retain(|link| !same(json::text(link, &["id"]), id.as_str()));
-                list.push(body.into());
+                list.push(body);
             }
             Write::DeleteLink(deletion) => {
                 let Some(Seen::Present(list)) = self.observed.links.get_mut("rg") else { panic!("not read") };
