@@ -52,22 +52,27 @@ fn rules(bed: &Bed, group: &str) -> Vec<String> {
     rules
 }
 
-/// The balancer has both groups then, and no annotation names that of the user.
+/// The balancer has all groups then, and no annotation names those of the user.
 #[tokio::test]
 async fn a_deletion_after_an_interrupted_change_of_groups_leaves_no_rule() {
-    let bed = Bed::start("");
-    bed.add_group(USER_GROUP, None, Vec::new());
-    let web = |annotations: &[(&str, &str)]| service("web", annotations, &[(80, 31080)], json!({}));
-    bed.ensure(&*bed.process().await, &web(&[("security-groups", USER_GROUP)])).await;
-    let denied = faults::Rule::every(Fault::Deny).on("ec2", "AuthorizeSecurityGroupIngress");
-    bed.aws.fault(faults::Rule { params: Some("FromPort=80".to_owned()), ..denied });
-    bed.process().await.ensure(CLUSTER, &web(&[]), &bed.nodes).await.unwrap_err();
-    assert_eq!(bed.aws.world(|world| world.elb.balancers.values().map(|one| one.groups.len()).sum::<usize>()), 2);
-    bed.aws.faults(Faults::clear);
-    bed.delete(&*bed.process().await, &web(&[])).await;
-    let of_nodes = rules(&bed, &bed.network.node_group);
-    assert!(!of_nodes.contains(&format!("-1 None {USER_GROUP}")), "{of_nodes:?}");
-    bed.check();
+    const SECOND: &str = "sg-0a0b0c0d0e0f00002";
+    for named in [USER_GROUP.to_owned(), format!("{USER_GROUP},{SECOND}"), format!("{SECOND},{USER_GROUP}")] {
+        let bed = Bed::start("");
+        bed.add_group(USER_GROUP, None, Vec::new());
+        bed.add_group(SECOND, None, Vec::new());
+        let web = |annotations: &[(&str, &str)]| service("web", annotations, &[(80, 31080)], json!({}));
+        bed.ensure(&*bed.process().await, &web(&[("security-groups", &*named)])).await;
+        let denied = faults::Rule::every(Fault::Deny).on("ec2", "AuthorizeSecurityGroupIngress");
+        bed.aws.fault(faults::Rule { params: Some("FromPort=80".to_owned()), ..denied });
+        bed.process().await.ensure(CLUSTER, &web(&[]), &bed.nodes).await.unwrap_err();
+        let attached = bed.aws.world(|world| world.elb.balancers.values().map(|one| one.groups.len()).sum::<usize>());
+        assert_eq!(attached, named.split(',').count() + 1);
+        bed.aws.faults(Faults::clear);
+        bed.delete(&*bed.process().await, &web(&[])).await;
+        let of_nodes = rules(&bed, &bed.network.node_group);
+        assert!(!of_nodes.iter().any(|rule| rule.starts_with("-1 None sg-")), "{named}: {of_nodes:?}");
+        bed.check();
+    }
 }
 
 /// Nobody can tell it from the group of an interrupted change.

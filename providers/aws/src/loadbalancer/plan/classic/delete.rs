@@ -26,21 +26,24 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     let attached = observed.classic.as_ref().map(|found| &*found.balancer.security_groups).unwrap_or_default();
     let removal = groups::unneeded(BalancerKind::Classic, desired, attached, &[], observed, env);
     let mut steps = Vec::new();
-    let (main, close) = close_main_group(desired, attached, observed, env).unzip();
-    let group = main.unwrap_or_default();
-    let besides = |close| Besides::Users { group: group.clone(), close };
-    // Others that have the group may go at the same time.
-    let (close, later) = close.unwrap_or_default().into_iter().partition(|_| !observed.shared_groups.contains(&group));
-    let close: Vec<Step> = close;
-    steps.extend(close.into_iter().map(|step| Step { besides: besides(Vec::new()), ..step.part(Kind::Rules, "") }));
+    let mut later = None;
+    for (group, close) in close_main_groups(desired, attached, observed, env) {
+        // Others that have the group may go at the same time.
+        if later.is_none() && !close.is_empty() && observed.shared_groups.contains(&group) {
+            later = Some(Besides::Users { group, close });
+            continue;
+        }
+        let users = Besides::Users { group: group.clone(), close: Vec::new() };
+        steps.extend(
+            close.into_iter().map(|step| Step { besides: users.clone(), ..step.part(Kind::Rules, group.clone()) }),
+        );
+    }
     if let Some(found) = &observed.classic {
         let balancer = found.balancer.name.clone();
         let write = ElbWrite::DeleteLoadBalancer { balancer };
         let delete = Step::new(Verb::Delete, "LoadBalancer", &*found.balancer.name, reason, Write::Elb(write));
         let mut delete = delete.risk(Risk::Disruptive).part(Kind::Retire, "").needs(&[Kind::Rules]);
-        if !later.is_empty() {
-            delete.besides = besides(later);
-        }
+        delete.besides = later.unwrap_or(delete.besides);
         steps.push(delete);
     }
     let reference = |step: Step| {
@@ -52,28 +55,30 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     Ok(Planned { steps, findings: removal.findings, errors: Vec::new() })
 }
 
-/// The group of the user whose node rule is closed, and the steps for that. (A managed group is deleted with all rules
-/// that refer to it.) After an interrupted change of groups, it is beside the managed one, and no annotation names it.
+/// The groups of the user whose node rules are closed, and the steps for that. (A managed group is deleted with all rules
+/// that refer to it.) After an interrupted change of groups, they are beside the managed one, and no annotation names them.
 ///
 /// One that somebody attached by hand looks the same, and leaves with the same rule as in a sync, where upstream takes every
 /// rule that names it. Upstream keeps them in a deletion, but it never has both groups on a balancer itself. Rules with a
 /// description, with ports or in groups without the cluster's tag stay.
-fn close_main_group(
+fn close_main_groups(
     desired: &Wanted,
     attached: &[String],
     observed: &Observed,
     env: &Env,
-) -> Option<(String, Vec<Step>)> {
+) -> Vec<(String, Vec<Step>)> {
     let ids: Vec<Id> = attached.iter().cloned().map(Id::Known).collect();
-    let main = nodes::main_group(&ids, desired, observed, env).and_then(Id::known)?;
+    let Some(main) = nodes::main_group(&ids, desired, observed, env).and_then(Id::known) else { return Vec::new() };
     let is_managed = |id: &str| {
         let claim = |group| claim::security_group(BalancerKind::Classic, desired, attached, group, env);
         observed.groups.get(id).map(claim).is_some_and(|claim| matches!(claim, Claim::Own | Claim::FormerName))
     };
     let is_left = |id: &&str| !is_managed(id) && !desired.named_groups.extra.iter().any(|extra| extra == id);
-    let left = || attached.iter().map(String::as_str).find(is_left);
-    let group = if is_managed(main) { left()? } else { main };
-    Some((group.to_owned(), groups::main_group_rule(group, observed, env)))
+    let groups: Vec<&str> = match is_managed(main) {
+        true => attached.iter().map(String::as_str).filter(is_left).collect(),
+        false => vec![main],
+    };
+    groups.into_iter().map(|group| (group.to_owned(), groups::main_group_rule(group, observed, env))).collect()
 }
 
 fn kept(found: &Classic) -> Finding {
