@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::Peer;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancerExt as _, ServiceAction, ServiceWork};
+use ccm_provider::{LoadBalancer, LoadBalancerExt as _, Service, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
@@ -171,28 +172,38 @@ async fn a_service_that_joins_a_group_while_another_changes_to_its_own_has_its_r
     bed.check();
 }
 
-/// The rule keeps the name of the deleted balancer, and goes with the last one that needs it.
-#[tokio::test]
-async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
+/// Two network balancers whose health checks share a rule, a minute later.
+async fn with_one_health_check() -> (Bed, Arc<dyn LoadBalancer>, Service, Service) {
     let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
     let process = bed.process().await;
-    let nodes = bed.network.node_group.clone();
     let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
     let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
     let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
     bed.ensure(&*process, &one).await;
     bed.ensure(&*process, &two).await;
-    let action = "UpdateSecurityGroupRuleDescriptionsIngress";
-    bed.aws.fault(Rule::every(Fault::Deny).on("ec2", action));
     bed.aws.clock().step(Duration::from_secs(60));
-    bed.delete(&*process, &one).await;
-    let probes = |bed: &Bed| {
-        bed.aws.world(|world| world.ec2.groups[&nodes].ingress.iter().filter(|rule| rule.from == Some(10256)).count())
+    (bed, process, one, two)
+}
+
+/// The number of rules of the nodes' group for health checks.
+fn health_rules(bed: &Bed) -> usize {
+    let is_it = |world: &mut World| {
+        let rules = &world.ec2.groups[&bed.network.node_group].ingress;
+        rules.iter().filter(|rule| rule.from == Some(10256)).count()
     };
-    assert_eq!(probes(&bed), 2);
+    bed.aws.world(is_it)
+}
+
+/// The rule keeps the name of the deleted balancer, and goes with the last one that needs it.
+#[tokio::test]
+async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
+    let (bed, process, one, two) = with_one_health_check().await;
+    bed.aws.fault(Rule::every(Fault::Deny).on("ec2", "UpdateSecurityGroupRuleDescriptionsIngress"));
+    bed.delete(&*process, &one).await;
+    assert_eq!(health_rules(&bed), 2);
     bed.aws.clock().step(Duration::from_secs(60));
     bed.delete(&*process, &two).await;
-    assert_eq!(rules(&bed, &nodes), 0);
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
 }
 
 /// The balancer leaves the nodes with a group, and another one sends to them.
@@ -258,11 +269,7 @@ async fn a_balancer_that_moves_its_health_checks_to_a_port_has_the_rule_of_one_t
         if again.is_some() {
             bed.ensure(&*process, &two).await;
         }
-        let probes = bed.aws.world(|world| {
-            let rules = &world.ec2.groups[&bed.network.node_group].ingress;
-            rules.iter().filter(|rule| rule.from == Some(10256)).count()
-        });
-        assert_eq!(probes, 2, "{action:?}");
+        assert_eq!(health_rules(&bed), 2, "{action:?}");
         bed.aws.clock().step(Duration::from_secs(60));
         bed.delete(&*process, &two).await;
         assert_eq!(rules(&bed, &bed.network.node_group), 0, "{action:?}");
@@ -273,14 +280,7 @@ async fn a_balancer_that_moves_its_health_checks_to_a_port_has_the_rule_of_one_t
 /// Without that, each would keep the rule for the other.
 #[tokio::test]
 async fn balancers_with_one_health_check_that_are_deleted_at_once_leave_no_rule() {
-    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
-    let process = bed.process().await;
-    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
-    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
-    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
-    bed.ensure(&*process, &one).await;
-    bed.ensure(&*process, &two).await;
-    bed.aws.clock().step(Duration::from_secs(60));
+    let (bed, process, one, two) = with_one_health_check().await;
     futures::join!(bed.delete(&*process, &one), bed.delete(&*process, &two));
     assert_eq!(rules(&bed, &bed.network.node_group), 0);
     bed.check();
@@ -289,25 +289,14 @@ async fn balancers_with_one_health_check_that_are_deleted_at_once_leave_no_rule(
 /// "Not shown" is not "none": it may be in any subnet.
 #[tokio::test]
 async fn a_health_rule_is_kept_for_a_balancer_that_is_shown_without_its_subnets() {
-    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
-    let process = bed.process().await;
-    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
-    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
-    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
-    bed.ensure(&*process, &one).await;
-    bed.ensure(&*process, &two).await;
-    bed.aws.clock().step(Duration::from_secs(60));
+    let (bed, process, one, two) = with_one_health_check().await;
     let name = two.default_load_balancer_name();
     bed.aws.world(|world| {
         let other = world.elbv2.balancers.values_mut().find(|balancer| balancer.name == name);
         other.unwrap().subnets.clear();
     });
     bed.delete(&*process, &one).await;
-    let probes = bed.aws.world(|world| {
-        let rules = &world.ec2.groups[&bed.network.node_group].ingress;
-        rules.iter().filter(|rule| rule.from == Some(10256)).count()
-    });
-    assert_eq!(probes, 2);
+    assert_eq!(health_rules(&bed), 2);
 }
 
 /// A balancer of another cluster opens its rules itself.
