@@ -80,7 +80,7 @@ pub(super) async fn client(call: &Call) -> Result<Client, Failure> {
 fn of_user(values: &FlagValues) -> Result<(String, Access), String> {
     let mut files = match values.text("kubeconfig") {
         given if !given.is_empty() || !values.text("master").is_empty() => vec![given],
-        _ => find(|name| std::env::var_os(name), Path::is_file)?,
+        _ => find(|name| std::env::var_os(name), |path| path.exists() && !path.is_dir())?,
     };
     let first = if files.is_empty() { String::new() } else { files.remove(0) };
     Ok((first, Access { more: files, ..access(values)? }))

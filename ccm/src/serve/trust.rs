@@ -54,14 +54,14 @@ pub(super) struct Source {
     trust: watch::Sender<Arc<Trust>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 struct ConfigMap {
     metadata: Meta,
     #[serde(default)]
     data: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Meta {
     #[serde(default)]

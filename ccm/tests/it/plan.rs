@@ -1,6 +1,6 @@
 //! `ccm plan` as a process: its output and exit code; it writes nothing.
 
-use crate::process::{refused, run};
+use crate::process::{refused, run, run_with};
 
 #[test]
 fn wrong_arguments_name_the_key_the_value_and_the_fix() {
@@ -16,6 +16,14 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
     let ended = run(&["plan", "--cloud-provider=nowhere", "--master=http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(255));
     assert!(ended.stderr.contains("unknown cloud provider \"nowhere\" (compiled in: "), "{}", ended.stderr);
+}
+
+#[test]
+fn a_kubeconfig_from_a_pipe_serves_all_parts_of_a_command() {
+    let text = "current-context: c\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+        contexts: [{name: c, context: {cluster: c, namespace: shop}}]\n";
+    let ended = run_with(&["plan", "svc/web", "--cloud-provider=fake", "--kubeconfig=/dev/stdin"], text);
+    ended.reports(&["nothing listens at 127.0.0.1:1"]);
 }
 
 mod real_apiserver {

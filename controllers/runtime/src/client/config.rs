@@ -1,5 +1,7 @@
 //! Builds the connection settings from flags and environment.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use parking_lot::Mutex;
 use rustls::RootCertStore;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::CryptoProvider;
@@ -48,8 +51,8 @@ pub struct Access {
 impl Access {
     /// The kubeconfig at this path, merged with the others as kubectl merges them.
     fn read(&self, path: &str) -> Result<Kubeconfig, KubeconfigError> {
-        let others = self.more.iter().map(Kubeconfig::read_from);
-        others.fold(Kubeconfig::read_from(path), |merged, other| merged?.merge(other?))
+        let read = |path: &str| read_once(path).map(without_empty);
+        self.more.iter().map(|path| read(path)).fold(read(path), |merged, other| merged?.merge(other?))
     }
 
     /// The named context, or the current one.
@@ -60,6 +63,44 @@ impl Access {
         };
         file.contexts.iter().find(|context| context.name == name)?.context.as_ref()
     }
+}
+
+/// The kubeconfig at a path. A pipe, such as of `--kubeconfig <(command)`, can be read only once.
+fn read_once(path: &str) -> Result<Kubeconfig, KubeconfigError> {
+    static PIPES: Mutex<BTreeMap<String, Kubeconfig>> = Mutex::new(BTreeMap::new());
+    if !std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
+        return Kubeconfig::read_from(path);
+    }
+    let mut pipes = PIPES.lock();
+    if let Some(known) = pipes.get(path) {
+        return Ok(known.clone());
+    }
+    let file = Kubeconfig::read_from(path)?;
+    pipes.insert(path.to_owned(), file.clone());
+    Ok(file)
+}
+
+/// The kubeconfig without empty values, which count as absent, as with client-go.
+fn without_empty(mut file: Kubeconfig) -> Kubeconfig {
+    let text = |value: &mut Option<String>| drop(value.take_if(|text| text.is_empty()));
+    // An empty path is the folder of the kubeconfig by now.
+    let path = |value: &mut Option<String>| drop(value.take_if(|path| path.is_empty() || path.ends_with('/')));
+    text(&mut file.current_context);
+    for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        text(&mut cluster.certificate_authority_data);
+        text(&mut cluster.tls_server_name);
+        path(&mut cluster.certificate_authority);
+    }
+    for user in file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        [&mut user.username, &mut user.client_certificate_data, &mut user.impersonate].into_iter().for_each(text);
+        [&mut user.token_file, &mut user.client_certificate, &mut user.client_key].into_iter().for_each(path);
+        drop(user.token.take_if(|token| token.expose_secret().is_empty()));
+        drop(user.client_key_data.take_if(|key| key.expose_secret().is_empty()));
+        if user.username.is_none() {
+            user.password = None;
+        }
+    }
+    file
 }
 
 /// The namespace of the context; `None` if the kubeconfig cannot be read or names none.
@@ -157,7 +198,7 @@ impl Identity {
 
 /// What a key of the kubeconfig with the ending `-data` has in base64, else the contents of the file.
 fn pem(what: &str, data: Option<String>, file: Option<String>) -> Result<Option<Vec<u8>>, String> {
-    match (data.filter(|data| !data.is_empty()), file.filter(|file| !file.is_empty())) {
+    match (data, file) {
         (Some(data), _) => BASE64.decode(data).map(Some).map_err(|_| format!("{what}-data is not base64")),
         (None, Some(file)) => std::fs::read(&file).map(Some).map_err(|error| format!("{what} {file}: {error}")),
         (None, None) => Ok(None),
@@ -237,7 +278,7 @@ fn without_credentials(auth: AuthInfo) -> AuthInfo {
 /// Replaces a token file by its token. kube would send the newline that many files end with, and prefer an inline token,
 /// which is here for the case that there is no file, as with client-go.
 fn read_token(auth: &mut AuthInfo) -> Result<(), String> {
-    let Some(path) = auth.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
+    let Some(path) = auth.token_file.take() else { return Ok(()) };
     let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
     match text.as_deref().map(str::trim) {
         Ok("") | Err(_) if auth.token.is_some() => {}
@@ -499,6 +540,30 @@ mod tests {
         let error = token(&format!("tokenFile: '{file}'")).await.unwrap_err();
         assert!(error.contains(&file), "{error}");
         assert_eq!(token(&format!("tokenFile: '{file}', token: inline")).await, is("inline"));
+    }
+
+    #[tokio::test]
+    async fn an_empty_value_counts_as_absent_as_with_client_go() {
+        let cluster =
+            "server: 'https://a:1', tls-server-name: '', certificate-authority: '', certificate-authority-data: ''";
+        let user = "username: '', password: '', token: '', tokenFile: '', client-certificate: '', client-key: '', as: '', \
+                    client-certificate-data: '', client-key-data: ''";
+        let config = loaded("empty", cluster, user, "").await.unwrap();
+        assert!(config.root_cert.is_none() && config.tls_server_name.is_none());
+        assert_eq!(serde_json::to_value(&config.auth_info).unwrap(), serde_json::json!({}));
+        // The current context is that of the first file that has one.
+        let path = std::env::temp_dir().join(format!("ccm-no-context-{}", std::process::id()));
+        let other = path.with_extension("more");
+        std::fs::write(&path, "current-context: ''\n").unwrap();
+        let more = "current-context: b\nclusters: [{name: b, cluster: {server: 'https://b:2'}}]\n\
+             contexts: [{name: b, context: {cluster: b}}]\n";
+        std::fs::write(&other, more).unwrap();
+        let access = Access { more: vec![other.display().to_string()], ..Access::default() };
+        let options = ConnectOptions { kubeconfig: path.display().to_string(), access, ..ConnectOptions::default() };
+        let loaded = load(&options).await;
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&other).unwrap();
+        assert_eq!(loaded.ok().unwrap().config.cluster_url.to_string(), "https://b:2/");
     }
 
     #[tokio::test]

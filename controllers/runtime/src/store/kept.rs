@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use super::intern::Interner;
 
 /// A kind of object that can be kept in a store.
-pub trait Cached: Send + Sync + Sized + 'static {
+pub trait Cached: PartialEq + Send + Sync + Sized + 'static {
     /// Identity.
     type Key: Ord + Hash + Clone + fmt::Debug + fmt::Display + Send + Sync;
     /// Path of the collection.

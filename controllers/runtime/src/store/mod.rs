@@ -38,6 +38,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(300);
 pub struct Store<T: Cached> {
     keep: FieldFilter,
     objects: RwLock<BTreeMap<T::Key, Arc<T>>>,
+    // The objects that are stored as a write should have made them, and which the watch has not shown since.
+    assumed: Mutex<BTreeSet<T::Key>>,
     // Held for each change, from the comparison of versions to the end of the last handler: no older version wins, and
     // a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
@@ -70,6 +72,7 @@ impl<T: Cached> Store<T> {
         Arc::new(Self {
             keep,
             objects: RwLock::default(),
+            assumed: Mutex::default(),
             handlers: Mutex::default(),
             metrics: OnceLock::new(),
             pulse: Mutex::new((None, Instant::now())),
@@ -209,15 +212,19 @@ impl<T: Cached> Store<T> {
 
     /// Stores an object that was added or changed. The same version, or an older one, is ignored.
     pub fn apply(&self, object: T) {
-        self.put(object, |known, new| known.is_none_or(|known| supersedes(new, known)));
+        self.put(object, |known, new| known.is_none_or(|known| self.is_news(known, new)));
     }
 
     /// Stores an object from a list. The stored object counts as newer only if it is newer than everything that lists
     /// and watches have shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older
     /// state.
     pub fn apply_listed(&self, object: T, seen: &str) {
-        let newer = |known: &str, new: &str| is_older(new, known) && is_older(seen, known);
-        self.put(object, |known, new| known.is_none_or(|known| new != known && !newer(known, new)));
+        let differs = |known: &str, new: &str| new != known && !(is_older(new, known) && is_older(seen, known));
+        self.put(object, |known, new| {
+            known.is_none_or(|known| {
+                differs(known.resource_version(), new.resource_version()) || self.is_news(known, new)
+            })
+        });
     }
 
     /// Stores the API server's answer to a write at once, before the watch shows it. A new object is left to the watch,
@@ -236,7 +243,21 @@ impl<T: Cached> Store<T> {
         let Some(version) = version_of(answer) else { return };
         let mut object = base.clone();
         change(&mut object, &version);
-        self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
+        self.put(object, |known, new| {
+            let is_newer = known.is_some_and(|known| supersedes(new, known));
+            if is_newer {
+                self.assumed.lock().insert(new.key());
+            }
+            is_newer
+        });
+    }
+
+    /// Whether the API server shows a newer object, or under the version of an assumed one another one: admission has
+    /// changed what was written.
+    fn is_news(&self, known: &T, new: &T) -> bool {
+        let is_older = is_older(new.resource_version(), known.resource_version());
+        let was_assumed = !is_older && self.assumed.lock().remove(&new.key());
+        supersedes(new, known) || was_assumed && known != new
     }
 
     /// As [`Store::apply`], but an older version is accepted too, and the same version may be another object: a
@@ -245,12 +266,12 @@ impl<T: Cached> Store<T> {
         self.put(object, |_, _| true);
     }
 
-    /// Stores an object if `wins` accepts its version over the known one, if any.
-    fn put(&self, object: T, wins: impl FnOnce(Option<&str>, &str) -> bool) {
+    /// Stores an object if `wins` accepts it over the known one, if any.
+    fn put(&self, object: T, wins: impl FnOnce(Option<&T>, &T) -> bool) {
         let handlers = self.lock_handlers();
         let object = Arc::new(object);
         let old = self.get(&object.key());
-        if !wins(old.as_ref().map(|old| old.resource_version()), object.resource_version()) {
+        if !wins(old.as_deref(), &object) {
             return;
         }
         self.objects.write().insert(object.key(), object.clone());
@@ -268,6 +289,7 @@ impl<T: Cached> Store<T> {
             return;
         }
         let old = self.objects.write().remove(key);
+        self.assumed.lock().remove(key);
         if let Some(old) = old {
             self.notify(&handlers, &ObjectChange::Deleted(old));
         }
@@ -310,7 +332,8 @@ pub(crate) fn version_of(answer: &[u8]) -> Option<String> {
     Some(answer.metadata.resource_version).filter(|version| !version.is_empty())
 }
 
-fn supersedes(version: &str, known: &str) -> bool {
+fn supersedes<T: Cached>(object: &T, known: &T) -> bool {
+    let (version, known) = (object.resource_version(), known.resource_version());
     version != known && !is_older(version, known)
 }
 
@@ -407,6 +430,12 @@ mod tests {
     /// An object that runs a hook whenever its version is read, to simulate a concurrent change after a comparison.
     #[derive(Clone)]
     struct Slow(String, Option<Arc<dyn Fn() + Send + Sync>>);
+
+    impl PartialEq for Slow {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
 
     impl Cached for Slow {
         type Key = String;
@@ -509,6 +538,38 @@ mod tests {
         assert_eq!((&*now.resource_version, now.deleting), ("4", true));
         store.apply_patch_response(&base, b"<html>", |node, _| node.deleting = false);
         assert!(store.get(&"a".into()).unwrap().deleting);
+    }
+
+    #[test]
+    fn what_admission_makes_of_a_write_is_known_from_the_watch_or_a_list() {
+        for listed in [false, true] {
+            let store = Store::new(FieldFilter::default());
+            store.apply(node("a", "1"));
+            let log = recorded(&store);
+            let base = store.get(&"a".into()).unwrap();
+            let change = |node: &mut Node, version: &str| node.resource_version = version.into();
+            store.apply_patch_response(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, change);
+            // An event from before the write.
+            store.apply(Node { deleting: true, ..node("a", "3") });
+            assert!(!store.get(&"a".into()).unwrap().deleting);
+            let shown = || Node { deleting: true, ..node("a", "4") };
+            match listed {
+                true => store.apply_listed(shown(), "4"),
+                false => store.apply(shown()),
+            }
+            assert!(store.get(&"a".into()).unwrap().deleting, "{listed}");
+            assert_eq!(*log.lock(), ["+a", "a:1>4", "a:4>4"]);
+            // Only the first time: the object is what the server has.
+            store.apply(node("a", "4"));
+            assert!(store.get(&"a".into()).unwrap().deleting);
+        }
+        let store = Store::new(FieldFilter::default());
+        store.apply(node("a", "1"));
+        let log = recorded(&store);
+        let change = |node: &mut Node, version: &str| node.resource_version = version.into();
+        store.apply_patch_response(&node("a", "1"), br#"{"metadata": {"resourceVersion": "4"}}"#, change);
+        store.apply(node("a", "4"));
+        assert_eq!(*log.lock(), ["+a", "a:1>4"], "nothing was changed by others");
     }
 
     #[test]
