@@ -66,6 +66,14 @@ impl ServiceController {
         if self.config.allow_emptying {
             return Ok(());
         }
+        match self.may_go(known).await {
+            Err(kept) if !self.is_elsewhere(known).await => Err(kept),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the evidence allows that all hosts of a load balancer go.
+    async fn may_go(&self, known: &ServiceState) -> Result<(), Kept> {
         // A Node that is registered again has no provider ID until it is initialized.
         let lacks_id = |host: &NodeRef, now: &NodeRef| {
             let is_new = now.has_taint(TAINT_UNINITIALIZED) && !host.has_taint(TAINT_UNINITIALIZED);
@@ -98,6 +106,20 @@ impl ServiceController {
             Err(NotNodes::Unknown(reason)) => format!("the current hosts are unknown: {reason}"),
         };
         Err(Kept { reason, hosts: None })
+    }
+
+    /// Whether another controller provides the load balancer. Asked once for each state of the Service.
+    async fn is_elsewhere(&self, known: &ServiceState) -> bool {
+        if let Some((_, is_elsewhere)) = known.elsewhere.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &known.service)) {
+            return *is_elsewhere;
+        }
+        let work = self.work(known.service.clone(), Arc::default(), ServiceAction::Ensure);
+        let observing = self.balancer.observe(&self.shared.cluster, &work);
+        let Ok(observed) = deadline::within("the plan", READ_DEADLINE, observing).await else { return false };
+        if let Some(now) = self.lock().get_mut(&known.service.key()) {
+            now.elsewhere = Some((known.service.clone(), observed.is_null()));
+        }
+        observed.is_null()
     }
 
     /// Whether all hosts of the load balancer are nodes of the cluster, which then were taken out on purpose: a host

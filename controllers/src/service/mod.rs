@@ -143,6 +143,8 @@ struct ServiceState {
     /// Whether the guard prevents the ensure until there is a host, and the reason that the cloud showed.
     waits: bool,
     kept: Option<guard::Seen>,
+    /// Whether another controller provides the load balancer of this state of the Service.
+    elsewhere: Option<(Arc<Service>, bool)>,
     /// Whether the answer of the provider is being written.
     is_finishing: bool,
 }

@@ -263,6 +263,7 @@ impl ServiceController {
             repeats: false,
             waits: false,
             kept: None,
+            elsewhere: None,
             is_finishing: false,
         });
         if !Arc::ptr_eq(&known.service, service) {

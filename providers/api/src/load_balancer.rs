@@ -99,8 +99,8 @@ pub trait LoadBalancer: Send + Sync {
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer>;
 
     /// The cloud state that a plan for this item depends on, as a value that can be stored and used by another process
-    /// (`ccm snapshot`). Must not contain secrets. Reads the cloud, writes nothing. The default contains only whether a
-    /// load balancer exists.
+    /// (`ccm snapshot`). Must not contain secrets. Reads the cloud, writes nothing. `null`: another controller provides the
+    /// load balancer, and the plan is empty. The default contains only whether a load balancer exists.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         Ok(Value::Bool(self.get(cluster, &item.service).await?.is_some()))
     }

@@ -452,6 +452,8 @@ async fn refused_services_need_no_write() {
         assert!(provider.ensure("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());
         assert!(provider.update("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());
         assert!(provider.get("kubernetes", &theirs).await.unwrap().is_none());
+        let work = ServiceWork::new(&theirs, &[], ServiceAction::Ensure);
+        assert!(provider.observe("kubernetes", &work).await.unwrap().is_null());
         provider.ensure_deleted("kubernetes", &theirs).await.unwrap();
     }
     let mut changed = service(2, "nlb");

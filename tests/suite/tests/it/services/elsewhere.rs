@@ -37,6 +37,10 @@ impl LoadBalancer for HandsOver {
         Ok(None)
     }
 
+    async fn observe(&self, _: &str, _: &ServiceWork) -> Result<Value, ProviderError> {
+        Ok(Value::Null)
+    }
+
     async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         self.0.fetch_add(1, Ordering::Relaxed);
         work.iter().map(|_| Err(ProviderError::ImplementedElsewhere).into()).collect()
@@ -53,4 +57,22 @@ async fn a_service_that_another_controller_takes_over_loses_the_finalizer_of_its
     assert_eq!(rig.service("s").await.unwrap().finalizers(), [FINALIZER]);
     assert_eq!(cloud.0.load(Ordering::Relaxed), 1, "no retry");
     assert_eq!(reasons(&rig, "s").await, ["EnsuringLoadBalancer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hosts_of_another_controllers_load_balancer_are_not_guarded() {
+    let (rig, cloud) = (Rig::new("").await, HandsOver::default());
+    let address = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    rig.create(service("s").with(|service| service["metadata"]["finalizers"] = json!([FINALIZER]))).await;
+    rig.patch("services", "default", "s", "status", address).await;
+    let _manager = rig.start_with(Arc::new(cloud.clone()), &[SERVICES]).await;
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(cloud.0.load(Ordering::Relaxed), 1, "it is asked although there is no node");
+    assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
+    // A node comes and goes, while its instance exists.
+    add_node(&rig, "n").await;
+    rig.pass(MINUTE).await;
+    rig.delete("nodes", "", "n").await;
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
 }
