@@ -14,7 +14,7 @@ use super::env::Env;
 use super::json;
 use super::names::Family;
 use super::tags;
-use super::wanted::{Destinations, Wanted, destinations};
+use super::wanted::{Destinations, Wanted, access, destinations};
 use crate::client::id::{ArmId, same};
 
 /// The delay before what a plan lacks is read.
@@ -113,6 +113,8 @@ pub(crate) struct ServiceFacts {
     pub(crate) destinations: Destinations,
     /// Destinations in place of the nodes' addresses.
     pub(crate) ranges: Vec<String>,
+    /// Whether its security rules deny what they do not allow.
+    pub(crate) denies: bool,
     pub(crate) is_going: bool,
 }
 
@@ -131,6 +133,7 @@ impl ServiceFacts {
             published: ingress.filter_map(|ingress| ccm_provider::address::parse_ip(&ingress.ip)).collect(),
             ranges: ranges.map(|range| range.to_string()).collect(),
             destinations,
+            denies: access::denies(service),
             is_going: service.metadata.deletion_timestamp.is_some() || !service.is_load_balancer(),
         }
     }

@@ -156,7 +156,7 @@ impl AddressEdit {
     }
 
     fn set_label(&self, address: &mut Value, label: &str, is_users: bool) {
-        let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]).to_owned();
+        let present = label_of(address).to_owned();
         let properties = json::object_mut(address, "properties");
         if label.is_empty() {
             properties.remove("dnsSettings");
@@ -183,9 +183,14 @@ impl AddressEdit {
     }
 }
 
+/// The DNS label of an address; empty if it has none.
+pub(super) fn label_of(ip: &Value) -> &str {
+    json::text(ip, &["properties", "dnsSettings", "domainNameLabel"])
+}
+
 /// Why a Service cannot have its DNS label on an address, which is null if it does not exist.
 pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: bool) -> Option<String> {
-    let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
+    let present = label_of(address);
     // One that Azure has accepted is valid.
     if !label.is_empty() && !same(present, label) && !is_label(label) {
         let text = "a label has 3 to 63 lower-case letters, digits and hyphens, begins with a letter and does not end with a hyphen";

@@ -14,7 +14,7 @@ use super::super::members::scheme_of;
 use super::super::names::Family;
 use super::super::tags;
 use super::super::wanted::{Item, PublicIp, Settings};
-use super::address::{AddressEdit, EditKind};
+use super::address::{AddressEdit, EditKind, label_of};
 use super::{Planner, SOON};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
@@ -296,8 +296,4 @@ impl<'a> Planner<'a> {
         let kind = EditKind::Use { settings, is_users: false, binds: false };
         self.add_address_edit(&id, AddressEdit { place, key: item.key.clone(), family, kind });
     }
-}
-
-fn label_of(ip: &Value) -> &str {
-    json::text(ip, &["properties", "dnsSettings", "domainNameLabel"])
 }

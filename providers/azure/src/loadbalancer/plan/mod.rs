@@ -31,6 +31,7 @@ pub(crate) mod links;
 mod members;
 mod outbound;
 mod place;
+mod public_ips;
 mod retagged;
 mod rules;
 pub(crate) mod security;

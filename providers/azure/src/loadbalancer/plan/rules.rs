@@ -156,13 +156,13 @@ impl<'a> Planner<'a> {
         former.extend(own_frontends.filter_map(|frontend| self.index.address(frontend)));
         former.extend(others.addresses.get(&item.names.base).into_iter().flatten());
         let all: BTreeSet<IpAddr> = own.union(&former).copied().collect();
-        let kept = self.kept_ports(item, &all, facts, others);
+        let (kept, denied) = self.kept(item, &all, facts, others);
         let access = settings.and_then(|settings| settings.access.clone());
         if access.as_ref().is_none_or(Access::is_empty) {
             pending.clear();
         }
         let (former, ports) = (by_family(former), ports.clone());
-        let claim = Claim { place, destinations, former, ports, kept, holds: false, access };
+        let claim = Claim { place, destinations, former, ports, kept, denied, holds: false, access };
         let (key, base) = (item.key.clone(), item.names.base.to_lowercase());
         Some(SecurityPart { key, fingerprint: item.fingerprint, base, claim, pending, frames: Vec::new() })
     }
@@ -226,38 +226,46 @@ impl<'a> Planner<'a> {
         unsettled
     }
 
-    /// The ports of other Services of the same destinations.
-    fn kept_ports(
+    /// What other Services have at the same destinations: their ports, and the addresses that they deny. Services share an
+    /// address whether or not they have floating IP.
+    fn kept(
         &self,
         item: &Item,
         destinations: &BTreeSet<IpAddr>,
         facts: &Facts,
         others: &Others<'_>,
-    ) -> BTreeMap<String, BTreeSet<i32>> {
+    ) -> (Ports, BTreeSet<String>) {
+        let is_other = |service: &&ServiceFacts| service.key != item.key;
+        let (mut kept, mut denied) = (Ports::new(), BTreeSet::new());
+        for ip in destinations {
+            for service in others.services.get(ip).into_iter().flatten().copied().filter(is_other) {
+                security::add_ports(&mut kept, &service.destinations.ports);
+                denied.extend((service.denies && service.destinations.has_floating_ip).then(|| ip.to_string()));
+            }
+            // The rules of other Services on the same frontends.
+            let rules = others.rules.get(ip).into_iter().flatten();
+            for rule in rules.filter(|rule| !item.names.own(json::name(rule))) {
+                let port = json::number(rule, &["properties", "frontendPort"]).unwrap_or_default();
+                let protocol = json::property(rule, "protocol").to_owned();
+                kept.entry(protocol).or_default().extend(i32::try_from(port));
+            }
+        }
+        if item.access.has_floating_ip {
+            return (kept, denied);
+        }
         let at_nodes = |service: &&ServiceFacts| self.index.is_live(service) && !service.destinations.has_floating_ip;
-        let services: Vec<&ServiceFacts> = match item.access.has_floating_ip {
-            true => destinations.iter().filter_map(|ip| others.services.get(ip)).flatten().copied().collect(),
-            false => facts.services.iter().filter(at_nodes).collect(),
-        };
-        let mut kept = BTreeMap::<String, BTreeSet<i32>>::new();
-        for service in services.into_iter().filter(|service| service.key != item.key) {
-            for (protocol, ports) in &service.destinations.ports {
-                kept.entry(protocol.clone()).or_default().extend(ports);
+        for service in facts.services.iter().filter(at_nodes).filter(is_other) {
+            security::add_ports(&mut kept, &service.destinations.ports);
+            if service.denies {
+                denied.extend(self.host_addresses(facts).iter().map(ToString::to_string));
             }
         }
         let own = item.names.base.to_lowercase();
-        let at_nodes = others.unsettled.iter().filter(|(base, _)| !item.access.has_floating_ip && **base != own);
-        for (protocol, ports) in at_nodes.flat_map(|(_, ports)| ports) {
+        for (protocol, ports) in others.unsettled.iter().filter(|(base, _)| **base != own).flat_map(|(_, ports)| ports)
+        {
             kept.entry(protocol.clone()).or_default().extend(ports);
         }
-        // The rules of other Services on the same frontends.
-        let rules = destinations.iter().filter(|_| item.access.has_floating_ip).filter_map(|ip| others.rules.get(ip));
-        for rule in rules.flatten().filter(|rule| !item.names.own(json::name(rule))) {
-            let port = json::number(rule, &["properties", "frontendPort"]).unwrap_or_default();
-            let protocol = json::property(rule, "protocol").to_owned();
-            kept.entry(protocol).or_default().extend(i32::try_from(port));
-        }
-        kept
+        (kept, denied)
     }
 }
 

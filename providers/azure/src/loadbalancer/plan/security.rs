@@ -1,7 +1,7 @@
 //! Changes of the security group: of all Services together. Pure.
 //!
-//! Each Service first gives up its destinations and then takes them with its present settings, so that what it had before
-//! goes. Ports of other Services of the same address stay. At the end, destinations that belong to nobody are removed.
+//! All Services first give up their destinations and then take them with their present settings, so that what they had before
+//! goes. What other Services have at the same addresses stays. At the end, destinations that belong to nobody are removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,7 +34,9 @@ pub(crate) struct Claim {
     pub(crate) former: BTreeMap<Family, BTreeSet<String>>,
     pub(crate) ports: BTreeMap<String, Vec<i32>>,
     /// The ports of other Services of the same destinations, by protocol.
-    pub(crate) kept: BTreeMap<String, BTreeSet<i32>>,
+    pub(crate) kept: Ports,
+    /// The destinations that other Services deny to all but their clients.
+    pub(crate) denied: BTreeSet<String>,
     /// Whether it keeps for now what it has had: another load balancer serves it until later.
     pub(crate) holds: bool,
     /// `None`: the Service has no rules.
@@ -117,9 +119,11 @@ struct Rules {
 pub(crate) fn after(group: &Value, claims: &[Claim], keep: Option<&Keep>) -> (Value, BTreeMap<usize, ProviderError>) {
     let mut failed = BTreeMap::new();
     let mut rules = Rules::of(group);
-    for claim in claims {
-        if let Err(error) = rules.take(claim) {
-            failed.insert(claim.place, error);
+    for step in [Rules::leave, Rules::take] {
+        for claim in claims {
+            if let Err(error) = step(&mut rules, claim) {
+                failed.insert(claim.place, error);
+            }
         }
     }
     if let Some(keep) = keep {
@@ -192,14 +196,15 @@ impl Rules {
         };
         let before: Vec<Rule> = self.rules.iter().filter(concerns).cloned().collect();
         let mut after = Self { rules: before.clone(), priorities: BTreeSet::new() };
-        after.take(claim).is_ok()
+        after.leave(claim).and_then(|()| after.take(claim)).is_ok()
             && after.into_values() == before.into_iter().map(|rule| rule.value).collect::<Vec<_>>()
     }
 
     /// Takes all of them if they fit together, else what fits of each half.
     fn take_what_fits(&mut self, claims: &[Claim], failed: &mut BTreeMap<usize, ProviderError>) {
         let mut with = self.clone();
-        let taken = claims.iter().try_for_each(|claim| with.take(claim));
+        let left = claims.iter().try_for_each(|claim| with.leave(claim));
+        let taken = left.and_then(|()| claims.iter().try_for_each(|claim| with.take(claim)));
         match (with.problem().map(refused).or(taken.err()), claims) {
             (None, _) => *self = with,
             (Some(error), [claim]) => drop(failed.insert(claim.place, error)),
@@ -212,14 +217,18 @@ impl Rules {
         }
     }
 
-    /// What one Service gives up and takes.
-    fn take(&mut self, claim: &Claim) -> Result<(), ProviderError> {
-        let none = BTreeSet::new();
+    /// What one Service gives up, before any of them takes what it asks for.
+    fn leave(&mut self, claim: &Claim) -> Result<(), ProviderError> {
         for (family, destinations) in claim.destinations.iter().chain(&claim.former).filter(|_| !claim.holds) {
             for protocol in PROTOCOLS {
-                self.give_up(*family, protocol, destinations, claim.kept.get(protocol).unwrap_or(&none))?;
+                self.give_up(*family, protocol, destinations, claim)?;
             }
         }
+        Ok(())
+    }
+
+    /// What one Service asks for.
+    fn take(&mut self, claim: &Claim) -> Result<(), ProviderError> {
         let Some(access) = &claim.access else { return Ok(()) };
         for protocol in PROTOCOLS {
             let Some(ports) = claim.ports.get(protocol) else { continue };
@@ -240,17 +249,20 @@ impl Rules {
         Ok(())
     }
 
-    /// Removes destinations from the managed rules of a protocol, except for ports that are kept.
+    /// Removes destinations from the managed rules of a protocol, except for what other Services have there.
     fn give_up(
         &mut self,
         family: Family,
         protocol: &str,
         given: &BTreeSet<String>,
-        kept: &BTreeSet<i32>,
+        Claim { kept, denied, .. }: &Claim,
     ) -> Result<(), ProviderError> {
         let mut split = Vec::new();
+        let none = BTreeSet::new();
+        let kept = kept.get(protocol).unwrap_or(&none);
         for rule in self.rules.iter_mut().filter(|rule| rule.is_managed && same(&rule.protocol, protocol)) {
-            let targets: Vec<String> = rule.destinations.intersection(given).cloned().collect();
+            let stays = |target: &String| rule.denies && denied.contains(target);
+            let targets: Vec<String> = rule.destinations.intersection(given).filter(|it| !stays(it)).cloned().collect();
             if targets.is_empty() {
                 continue;
             }

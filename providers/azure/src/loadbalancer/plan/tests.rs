@@ -291,6 +291,8 @@ impl World {
                 let ip = if is_v6 { ip.replace("192.0.2.", "2001:db8::") } else { ip };
                 json::object_mut(&mut body, "properties").entry("ipAddress").or_insert(json!(ip));
                 list.retain(|it| json::text(it, &["id"]) != change.id.as_str());
+                let label = address::label_of(&body);
+                assert!(label.is_empty() || list.iter().all(|it| address::label_of(it) != label), "DnsRecordInUse");
                 list.push(body.into());
             }
             Outcome::Delete => {

@@ -125,6 +125,11 @@ pub(super) fn access(
     Ok((Access { tags, ranges, denies, destinations }, remarks))
 }
 
+/// Whether a Service denies what it does not allow.
+pub(crate) fn denies(service: &Service) -> bool {
+    access(service, Scheme::External, &[]).is_ok_and(|(access, _)| access.denies)
+}
+
 /// The networks of the families, merged, as texts in the order of the API; and those of other families.
 fn by_family(nets: &[IpNet], families: &[Family]) -> (BTreeMap<Family, Vec<String>>, Vec<String>) {
     let merged = IpNet::aggregate(&nets.to_vec());

@@ -78,6 +78,46 @@ fn an_address_in_another_group_replaces_the_one_in_the_former() {
 }
 
 #[test]
+fn the_dns_label_moves_with_the_service_to_another_address() {
+    let label = ("azure-dns-label-name", "shop");
+    let mut world = World::new();
+    world.service("web", &[label], json!({})).settle(&[]);
+    add(&mut world, "rg", users_ip("theirs", "192.0.2.77"));
+    for given in [
+        ("azure-pip-prefix-id", "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/publicIPPrefixes/p"),
+        ("azure-load-balancer-resource-group", "other"),
+        ("azure-pip-name", "theirs"),
+    ] {
+        world.observed.public_ips.entry("other".into()).or_insert(Seen::Present(Vec::new()));
+        let errors = world.service("web", &[label, given], json!({})).pass(&[]);
+        assert!(errors["web"].contains("the DNS label follows"), "{errors:?}");
+        world.settle(&[]);
+        let labels = world.addresses().into_iter().map(address::label_of).filter(|label| !label.is_empty());
+        assert_eq!(labels.collect::<Vec<_>>(), ["shop"], "{given:?}");
+    }
+    assert_eq!(world.status("web"), ["192.0.2.77"]);
+}
+
+#[test]
+fn what_a_former_service_of_the_name_has_left_keeps_its_tag() {
+    let mut world = World::new();
+    world.service("other", &[], json!({})).service("web", &[], json!({})).settle(&[]);
+    let before = world.addresses()[1].clone();
+    // The cluster was restored.
+    let mut service = world.services.remove("web").unwrap();
+    service.metadata.uid = "00000009-1111-2222-3333-444444444444".into();
+    service.status = Default::default();
+    world.services.insert("web".to_owned(), service);
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert!(plan.findings[0].message.contains("ccm orphans"), "{:?}", plan.findings);
+    world.settle(&[]);
+    assert!(world.addresses().contains(&&before), "its tag still shows whose it is");
+    assert_eq!(world.addresses().len(), 3);
+    world.settle(&["web"]);
+    assert!(world.addresses().contains(&&before) && world.addresses().len() == 2);
+}
+
+#[test]
 fn the_tag_of_another_cluster_is_not_ours() {
     let mut world = World::new();
     world.service("web", &[], json!({})).settle(&[]);

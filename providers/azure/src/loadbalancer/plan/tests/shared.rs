@@ -387,6 +387,50 @@ fn without_floating_ip_the_nodes_are_destinations_and_follow() {
 }
 
 #[test]
+fn services_of_one_address_keep_their_clients_whichever_has_floating_ip() {
+    let no_floating_ip = ("azure-disable-load-balancer-floating-ip", "true");
+    for internal in [&[][..], &[("azure-load-balancer-internal", "true")]] {
+        for names in [["a", "b"], ["b", "a"]] {
+            let [floating, fixed] = names;
+            let ranges = json!(["10.9.0.0/24"]);
+            let spec = |number: u16, ip: &str| json!({"loadBalancerIP": ip, "loadBalancerSourceRanges": ranges, "ports": port(number)["ports"]});
+            let first = if internal.is_empty() { "" } else { "10.0.9.9" };
+            let denies = ("azure-deny-all-except-load-balancer-source-ranges", "true");
+            let mut world = World::new();
+            world.service(floating, &[internal, &[denies]].concat(), spec(80, first)).settle(&[]);
+            let ip = world.status(floating)[0].clone();
+            let is_open = |world: &World| {
+                let leads = |rule: &&Value, port: &str| {
+                    let to = &rule["properties"];
+                    to["destinationPortRanges"] == json!([port]) && to["destinationAddressPrefix"] == ip
+                };
+                let denies = |rule: &&Value| {
+                    let to = &rule["properties"];
+                    to["access"] == "Deny" && to["destinationAddressPrefix"] == ip
+                };
+                world.rules().iter().any(|rule| leads(&rule, "80")) && world.rules().iter().any(|rule| denies(&rule))
+            };
+            let settings = [internal, &[no_floating_ip]].concat();
+            world.service(fixed, &settings, spec(443, &ip)).settle(&[]);
+            assert!(is_open(&world), "both in one pass: {names:?}");
+            world.nodes.push(node(3));
+            assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+            assert!(is_open(&world), "a node joins: {names:?}");
+            world.pass_of_one(fixed, ServiceAction::Ensure);
+            assert!(is_open(&world), "alone: {names:?}");
+            world.service(fixed, internal, spec(443, &ip)).settle(&[]);
+            world.pass_of_one(fixed, ServiceAction::Ensure);
+            assert!(is_open(&world), "with floating IP again: {names:?}");
+            world.service(fixed, &settings, spec(443, &ip)).settle(&[]);
+            world.settle(&[fixed]);
+            assert!(is_open(&world), "the other one goes: {names:?}");
+            world.settle(&[floating]);
+            assert_eq!(world.rules(), [] as [Value; 0], "nothing is left: {names:?}");
+        }
+    }
+}
+
+#[test]
 fn destinations_of_an_annotation_replace_the_nodes_and_stay() {
     let mut world = World::new();
     let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16,10.9.0.1/8,fd00::/64");
