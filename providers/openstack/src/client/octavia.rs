@@ -76,6 +76,7 @@ models! {
         pub(crate) default_pool_id: String,
         pub(crate) tags: Vec<String>,
         pub(crate) provisioning_status: String,
+        pub(crate) created_at: String,
         pub(crate) loadbalancers: Vec<Ref>,
     }
 

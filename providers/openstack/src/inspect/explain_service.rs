@@ -8,7 +8,7 @@ use crate::client::octavia::{self, ACTIVE, ERROR, Listener, LoadBalancer, Pool};
 use crate::loadbalancer::claim::{Claim, claim};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::{Balancer, Group, Observed, service_tags};
-use crate::loadbalancer::plan::namesake;
+use crate::loadbalancer::plan::not_ours;
 use crate::loadbalancer::wanted::{Item, Settings};
 
 const NO_ANSWER: &str = "check that the node port answers on the node, and that the security groups of its port allow it: \
@@ -32,7 +32,7 @@ pub(super) fn balancer(service: &Service, item: &Item, found: &Balancer, observe
     facts.extend(noted(item, &found.lb));
     facts.extend(shared(item, &found.lb));
     let claim = claim(observed, PLACE, item);
-    facts.extend(whose(claim, &found.lb));
+    facts.extend(whose(claim, item, &found.lb));
     let listeners = || found.listeners.iter().filter(|one| claim.has_listener(item, one));
     facts.extend(listeners().map(|one| listener(found, one)));
     let local = service.requests_only_local_traffic();
@@ -60,11 +60,11 @@ fn pool(pool: &Pool, all: &[octavia::Member], local: bool) -> Fact {
 }
 
 /// A balancer that is not this Service's, or not whole.
-fn whose(claim: Claim, lb: &LoadBalancer) -> Option<Fact> {
+fn whose(claim: Claim, item: &Item, lb: &LoadBalancer) -> Option<Fact> {
     match claim {
         Claim::Namesake => {
             let hint = "give each cluster of the project its own --cluster-name";
-            Some(Fact::bad(about(lb), namesake(lb), hint))
+            Some(Fact::bad(about(lb), not_ours(&lb.id, &item.mark(lb)), hint))
         }
         Claim::HalfMade => {
             let text = "a listener has the tag of the Service, and the load balancer has not: the next sync adds it";

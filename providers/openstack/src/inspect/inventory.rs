@@ -81,7 +81,8 @@ pub(super) fn balancer(lb: &LoadBalancer) -> Object {
 }
 
 pub(super) fn floating_ip(ip: &FloatingIp) -> Object {
-    let text = ip.description.strip_prefix("Floating IP for Kubernetes external service ");
+    let description = names::before_replaced(&ip.description);
+    let text = description.strip_prefix("Floating IP for Kubernetes external service ");
     let claim = text.and_then(|text| text.split_once(" from cluster ")).map(|(service, cluster)| Claim {
         cluster: cluster.to_owned(),
         service: service.to_owned(),

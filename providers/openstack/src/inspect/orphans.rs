@@ -20,7 +20,7 @@ use crate::loadbalancer::claim::{Claim, Evidence};
 use crate::loadbalancer::env::Features;
 use crate::loadbalancer::names::{self, DEFAULT_CLUSTER};
 use crate::loadbalancer::observed::service_tags;
-use crate::loadbalancer::plan::namesake;
+use crate::loadbalancer::plan::not_ours;
 
 /// Maximum number of concurrent reads.
 const AT_ONCE: usize = 20;
@@ -107,7 +107,7 @@ impl<'a> Claimed<'a> {
             (_, Evidence::Empty) => self.unsure(),
             (_, Evidence::Nothing) if self.nodes.is_empty() => self.unsure(),
             (Claim::Own, _) => None,
-            _ => Some(namesake(lb)),
+            _ => Some(not_ours(&lb.id, &format!("name {}", lb.name))),
         })
     }
 

@@ -3,8 +3,9 @@
 //! Names, tags and descriptions contain only the cluster name, which several clusters of a project may share: the
 //! default is `kubernetes`. So a name alone proves nothing. What proves it: the Service notes the ID of the balancer,
 //! this process created it, or a node of this cluster is a member. Annotations are copied by backups, so they do not
-//! prove it against the age of the objects: a balancer is never older than the Service that it was created for. The clocks
-//! of the cloud and of the API server may differ, so if it is little older, the members decide.
+//! prove it against the age of the objects: a balancer, or a listener on one that is shared, is never older than the
+//! Service that it was created for. The clocks of the cloud and of the API server may differ, so if it is little older,
+//! the members decide.
 
 use std::collections::BTreeSet;
 
@@ -32,11 +33,11 @@ pub(crate) enum Claim {
     HalfMade,
     /// The Service's under another cluster name: created for it, or used by it.
     FormerName { is_owner: bool },
-    /// It has the name of the Service's, and nothing shows that it belongs to this cluster.
+    /// It has the name or tag of the Service's, and nothing shows that it belongs to this cluster.
     Namesake,
     /// Nothing of the Service is on it.
     Foreign,
-    /// It has the name of the Service's, and what would prove more was not read.
+    /// It has the name or tag of the Service's, and what would prove more was not read.
     Unread,
 }
 
@@ -44,7 +45,11 @@ pub(crate) enum Claim {
 pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
     let Some(balancer) = observed.balancer(place) else { return Claim::Own };
     let (lb, evidence) = (&balancer.lb, observed.evidence.get(&place).copied());
-    let (is_old, is_older) = (is_old_name(item, lb), item.is_younger_than(lb, SKEW));
+    let is_copied = may_be_copied(item, balancer);
+    let is_older = match is_copied {
+        true => joined(item, balancer).any(|listener| item.is_younger_than(&listener.created_at, SKEW)),
+        false => item.is_younger_than(&lb.created_at, SKEW),
+    };
     if lb.name == item.legacy {
         // It contains the UID of the Service.
         return Claim::Own;
@@ -55,25 +60,54 @@ pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
         Some(Evidence::Empty | Evidence::Nothing) => Claim::Namesake,
         None => Claim::Unread,
     };
-    let has_tag = |tags: &[String]| tags.contains(&item.name);
+    let checked = |claim| if is_copied { proven(claim) } else { claim };
     if lb.name == item.name {
         return if item.notes(lb) { Claim::Own } else { proven(Claim::Own) };
     }
-    if has_tag(&lb.tags) {
-        return Claim::Shared;
+    if lb.tags.contains(&item.name) {
+        return checked(Claim::Shared);
     }
-    if is_old {
+    if is_old_name(item, lb) {
         return proven(Claim::FormerName { is_owner: names::renamed(&lb.name, &item.name).is_some() });
     }
-    match balancer.listeners.iter().any(|listener| has_tag(&listener.tags)) {
-        true => Claim::HalfMade,
-        false => Claim::Foreign,
+    match joined(item, balancer).next() {
+        Some(_) => checked(Claim::HalfMade),
+        None => Claim::Foreign,
     }
 }
 
-/// Whether only the members of a balancer show that it is the Service's.
-pub(super) fn needs_evidence(item: &Item, lb: &LoadBalancer) -> bool {
-    is_old_name(item, lb) || lb.name == item.name && lb.name != item.legacy && !item.notes(lb)
+/// Whether only the members of a balancer, or of what the Service has on it, show that it is the Service's.
+pub(super) fn needs_evidence(item: &Item, balancer: &Balancer) -> bool {
+    let lb = &balancer.lb;
+    is_old_name(item, lb)
+        || lb.name == item.name && lb.name != item.legacy && !item.notes(lb)
+        || may_be_copied(item, balancer)
+}
+
+/// Whether what has the Service's tag on the balancer of another may be that of a Service in another cluster, of which
+/// this one is a copy. A copy has no status yet, and a listener can be made again after it.
+pub(super) fn may_be_copied(item: &Item, balancer: &Balancer) -> bool {
+    let is_new = item.published.is_empty();
+    let is_older = |listener: &Listener| item.is_younger_than(&listener.created_at, SKEW);
+    item.noted_address.is_some()
+        && is_of_another(item, &balancer.lb)
+        && joined(item, balancer).any(|listener| is_new || is_older(listener))
+}
+
+/// Whether a balancer on which the Service has something was created for another Service, or by a user.
+fn is_of_another(item: &Item, lb: &LoadBalancer) -> bool {
+    let is_own = [&item.name, &item.legacy].contains(&&lb.name);
+    !is_own && (lb.tags.contains(&item.name) || !item.has_made(lb))
+}
+
+/// The listeners with the tag of the Service.
+fn joined<'b>(item: &'b Item, balancer: &'b Balancer) -> impl Iterator<Item = &'b Listener> {
+    balancer.listeners.iter().filter(|listener| listener.tags.contains(&item.name))
+}
+
+/// What is known to be this cluster's when the members have shown it: the balancer, or what the Service has on it.
+pub(super) fn known(item: &Item, lb: &LoadBalancer) -> String {
+    if is_of_another(item, lb) { format!("{} {}", lb.id, item.name) } else { lb.id.clone() }
 }
 
 /// What the members of a balancer that was read show, as far as they may be those of the Service.
@@ -89,11 +123,11 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, is_node: &impl Fn(&Memb
                 false => tag == item.name,
             })
     };
-    // Other Services of this cluster may keep the balancer while its owner is made again.
+    // Other Services of this cluster may keep the balancer while this one is made again.
     let cluster = names::fields(&item.name).map(|(cluster, ..)| cluster);
     let is_of_cluster = |listener: &&Listener| {
         let mut tags = service_tags(&listener.tags);
-        balancer.lb.name == item.name && tags.any(|tag| names::fields(tag).is_some_and(|(of, ..)| Some(of) == cluster))
+        !is_old && tags.any(|tag| names::fields(tag).is_some_and(|(of, ..)| Some(of) == cluster))
     };
     match behind(balancer, is_node, may_be_ours) {
         Evidence::Empty if behind(balancer, is_node, is_of_cluster) == Evidence::Member => Evidence::Member,
@@ -132,7 +166,7 @@ impl Item {
     pub(super) fn notes(&self, lb: &LoadBalancer) -> bool {
         // A copy has no status yet. The clocks of the cloud and of the cluster may differ.
         let by = if self.published.is_empty() { SignedDuration::ZERO } else { SKEW };
-        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb, by);
+        let is_copy = self.noted_address.is_some() && self.is_younger_than(&lb.created_at, by);
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 
@@ -141,14 +175,23 @@ impl Item {
         [&self.name, &self.legacy].contains(&&lb.name) || names::renamed(&lb.name, &self.name).is_some()
     }
 
+    /// What shows that a balancer may be the Service's: the name, or the tag of a shared one.
+    pub(crate) fn mark(&self, lb: &LoadBalancer) -> String {
+        let is_former = |tag: &&String| names::renamed(tag, &self.name).is_some();
+        match self.has_made(lb) {
+            true => format!("name {}", lb.name),
+            false => format!("tag {}", lb.tags.iter().find(is_former).unwrap_or(&self.name)),
+        }
+    }
+
     /// Whether the members that are there show their subnet, and nothing else does. The client that made them chose it.
     pub(super) fn keeps_subnets(&self, lb: &LoadBalancer) -> bool {
         let hosts = &self.hosts;
         hosts.is_class_unknown || hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !self.has_made(lb)
     }
 
-    fn is_younger_than(&self, lb: &LoadBalancer, by: SignedDuration) -> bool {
-        utc(&lb.created_at).zip(self.created).is_some_and(|(lb, service)| service.duration_since(lb) > by)
+    fn is_younger_than(&self, created_at: &str, by: SignedDuration) -> bool {
+        utc(created_at).zip(self.created).is_some_and(|(made, service)| service.duration_since(made) > by)
     }
 
     /// Whether a floating IP that is bound to nothing was created for this Service: its description says so, it is not
@@ -158,7 +201,8 @@ impl Item {
         let is_older = made.is_some_and(|(ip, service)| service.duration_since(ip) > SKEW);
         let address = &ip.floating_ip_address;
         let is_known = self.noted_address.as_ref() == Some(address) || self.published.contains(address);
-        ip.description == self.descriptions.floating_ip && is_known && !is_older
+        let descriptions = [&self.descriptions.floating_ip, &self.descriptions.replaced_ip];
+        descriptions.contains(&&ip.description) && is_known && !is_older
     }
 }
 

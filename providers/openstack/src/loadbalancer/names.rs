@@ -6,6 +6,8 @@ use ccm_provider::Service;
 
 /// The prefix of the name of every balancer created for a Service; such a name is also the tag of the Service.
 pub(crate) const PREFIX: &str = "kube_service_";
+/// The prefix of the description of a floating IP that made way for another one.
+const REPLACED: &str = "Replaced: ";
 /// The default of `--cluster-name`.
 pub(crate) const DEFAULT_CLUSTER: &str = "kubernetes";
 /// The risk of that name, and what to do.
@@ -72,6 +74,8 @@ pub(crate) fn security_group(service: &Service) -> String {
 pub(crate) struct Descriptions {
     pub(crate) balancer: String,
     pub(crate) floating_ip: String,
+    /// That of one that made way for another one, and may be deleted.
+    pub(crate) replaced_ip: String,
     pub(crate) security_group: String,
 }
 
@@ -82,16 +86,24 @@ impl Descriptions {
 
     /// The descriptions for the Service with this `namespace/name`.
     pub(crate) fn of(cluster: &str, key: &str) -> Self {
+        let floating_ip = cut(format!("Floating IP for Kubernetes external service {key} from cluster {cluster}"));
         Self {
             balancer: cut(format!("Kubernetes external service {key} from cluster {cluster}")),
-            floating_ip: cut(format!("Floating IP for Kubernetes external service {key} from cluster {cluster}")),
+            replaced_ip: cut(format!("{REPLACED}{floating_ip}")),
+            floating_ip,
             security_group: cut(format!("Security Group for {key} Service LoadBalancer in cluster {cluster}")),
         }
     }
 }
 
+/// The description of a floating IP before it made way for another one.
+pub(crate) fn before_replaced(text: &str) -> &str {
+    text.strip_prefix(REPLACED).unwrap_or(text)
+}
+
 /// Whether a description is that of one of our balancers or floating IPs.
 pub(crate) fn is_description(text: &str) -> bool {
+    let text = before_replaced(text);
     text.strip_prefix("Floating IP for ").unwrap_or(text).starts_with("Kubernetes external service ")
 }
 

@@ -135,10 +135,8 @@ impl Balancer {
 
     /// The subnets from which it reaches the members behind these ports; `None`: the members were not read.
     pub(crate) fn subnets_behind(&self, ports: &[NodePort]) -> Option<BTreeSet<String>> {
-        let is_port = |listener: &&Listener| {
-            let key = (listener.protocol_port, transport(&listener.protocol));
-            ports.iter().any(|port| (port.port, &*port.transport) == key)
-        };
+        let all: Vec<&Listener> = self.listeners.iter().collect();
+        let is_port = |listener: &&Listener| node_port_of(listener, &all, ports).is_some();
         let mut subnets = BTreeSet::new();
         for pool in self.listeners.iter().filter(is_port).filter_map(|listener| self.pool_of(listener)) {
             let members = self.members.get(&pool.id).filter(|_| self.whole.contains(&pool.id))?;
@@ -203,6 +201,22 @@ impl Observed {
     fn vip_subnet(&self, place: usize) -> Option<String> {
         self.balancer(place).map(|balancer| balancer.lb.vip_subnet_id.clone()).filter(|subnet| !subnet.is_empty())
     }
+}
+
+/// The node port behind one of these listeners. Certificates and `X-Forwarded-For` make one of HTTP of any port.
+pub(crate) fn node_port_of<'p>(
+    listener: &Listener,
+    listeners: &[&Listener],
+    ports: &'p [NodePort],
+) -> Option<&'p NodePort> {
+    let is_own = |listener: &Listener, port: &NodePort| {
+        (listener.protocol_port, transport(&listener.protocol)) == (port.port, &*port.transport)
+    };
+    let is_http = ["HTTP", "TERMINATED_HTTPS"].contains(&&*listener.protocol);
+    let may_be = |port: &&NodePort| {
+        is_http && listener.protocol_port == port.port && !listeners.iter().any(|other| is_own(other, port))
+    };
+    ports.iter().find(|port| is_own(listener, port)).or_else(|| ports.iter().find(may_be))
 }
 
 /// The tags of Services on an object.

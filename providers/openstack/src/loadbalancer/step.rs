@@ -66,11 +66,13 @@ pub(crate) enum Write {
         id: String,
         port: Option<String>,
     },
-    /// Binds a floating IP to a port that has another one, which stays if that is impossible.
+    /// Binds a floating IP to a port that has another one, which stays if that is impossible. `descriptions`, if the
+    /// other is to be deleted: the one that it has, and the one that tells it from an address that a user detaches.
     MoveToFloatingIp {
         from: String,
         to: String,
         port: String,
+        descriptions: Option<[String; 2]>,
     },
     DescribeFloatingIp {
         id: String,

@@ -109,12 +109,17 @@ impl Writer {
                 }
                 Ok(())
             }
-            Write::MoveToFloatingIp { from, to, port } => {
+            Write::MoveToFloatingIp { from, to, port, descriptions } => {
+                let [before, after] = descriptions.as_ref().map(|texts| texts.each_ref().map(Some)).unwrap_or_default();
+                let body = |port: Option<&String>, description: Option<&String>| match description {
+                    Some(text) => json!({"port_id": port, "description": text}),
+                    None => json!({ "port_id": port }),
+                };
                 // A port has one floating IP of a network.
-                client.update_floating_ip(from, json!({ "port_id": null })).await?;
-                let moved = client.update_floating_ip(to, json!({ "port_id": port })).await;
+                client.update_floating_ip(from, body(None, after)).await?;
+                let moved = client.update_floating_ip(to, body(Some(port), None)).await;
                 if moved.is_err()
-                    && let Err(error) = client.update_floating_ip(from, json!({ "port_id": port })).await
+                    && let Err(error) = client.update_floating_ip(from, body(Some(port), before)).await
                 {
                     tracing::warn!(floating_ip = from, %error, "a floating IP is not bound again");
                 }

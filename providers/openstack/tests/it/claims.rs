@@ -23,6 +23,9 @@ ccm_test_openstack::cases! { [crate::scene]
         a_copy_that_is_younger_than_the_balancer_takes_nothing,
         a_copy_that_is_seconds_younger_than_the_balancer_takes_nothing,
         a_service_that_seems_younger_than_its_own_balancer_keeps_it,
+        a_copy_of_a_service_that_shares_a_balancer_takes_nothing,
+        a_service_that_shares_a_balancer_keeps_it_with_other_nodes_and_with_none,
+        a_service_that_is_made_again_gets_what_its_deletion_left_on_a_shared_balancer,
         a_failed_join_of_a_namesake_renames_nothing,
         a_loose_floating_ip_of_another_cluster_is_left_alone,
         a_shared_balancer_that_disappears_is_not_replaced,
@@ -288,6 +291,104 @@ async fn a_service_that_seems_younger_than_its_own_balancer_keeps_it(scene: &mut
 }
 
 /// Namespace and name are the same in both clusters.
+/// `shop/api` on the balancer of another Service.
+fn api(owner: &Service) -> Service {
+    let mut api = service("api", &[(8080, 30808)], json!({}));
+    set(&mut api, "load-balancer-id", annotation(owner, "load-balancer-id").unwrap());
+    api
+}
+
+/// The same Service with another UID, made some seconds later.
+fn made_again(scene: &Scene, service: &Service, seconds: u64) -> Service {
+    let mut again = service.clone();
+    again.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000006".into();
+    scene.simulation().clock().step(std::time::Duration::from_secs(seconds));
+    again.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    again
+}
+
+async fn a_copy_of_a_service_that_shares_a_balancer_takes_nothing(scene: &mut Scene) {
+    let (process, nodes, mut theirs) = neighbor(scene, CLUSTER).await;
+    let mut shares = api(&theirs);
+    process.work(&mut shares, &nodes, ServiceAction::Ensure).await.unwrap();
+    for is_last in [false, true] {
+        if is_last {
+            process.work(&mut theirs, &nodes, ServiceAction::Delete).await.unwrap();
+        }
+        let mut young = made_again(scene, &shares, 2);
+        young.status = Default::default();
+        // The other cluster may make the listener again.
+        let mut old = young.clone();
+        old.metadata.creation_timestamp = Some("2000-01-01T00:00:00Z".parse().unwrap());
+        let with_status = made_again(scene, &shares, 120);
+        let before = all(scene).await;
+        for mut copy in [young, old, with_status] {
+            scene.restart().await;
+            is_refused(scene, &mut copy).await;
+            scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+            let deleted = scene.process.work(&mut copy, &scene.nodes, ServiceAction::Delete).await;
+            assert_eq!(deleted.is_ok(), copy.status == Default::default(), "{deleted:?}");
+            assert_eq!(all(scene).await, before);
+        }
+    }
+    // Its user asks for it.
+    let mut asked = made_again(scene, &api(&shares), 120);
+    scene.ensure(&mut asked).await;
+    assert_eq!(scene.members().await.len(), 3);
+    scene.delete(&mut asked).await;
+    scene.is_empty().await;
+}
+
+async fn a_service_that_shares_a_balancer_keeps_it_with_other_nodes_and_with_none(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut shares = made_again(scene, &api(&web), 120);
+    let address = scene.ensure(&mut shares).await;
+    for name in ["new-1", "new-2"] {
+        scene.nodes = vec![scene.node(name).await];
+        scene.restart().await;
+        forget(&mut shares);
+        assert_eq!(scene.ensure(&mut shares).await, address);
+        let nodes = std::mem::take(&mut scene.nodes);
+        scene.restart().await;
+        scene.update_hosts(&mut shares).await;
+        scene.nodes = nodes;
+    }
+    scene.delete(&mut web).await;
+    scene.restart().await;
+    scene.delete(&mut shares).await;
+    scene.is_empty().await;
+}
+
+/// Somebody removed the finalizer.
+async fn a_service_that_is_made_again_gets_what_its_deletion_left_on_a_shared_balancer(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    for writes in 0..3 {
+        let mut first = api(&web);
+        scene.ensure(&mut first).await;
+        if writes > 0 {
+            assert!(!scene.work_until(&mut first.clone(), ServiceAction::Delete, writes).await);
+            scene.settle().await;
+        }
+        let mut exported = made_again(scene, &first, 120);
+        exported.status = Default::default();
+        scene.restart().await;
+        scene.ensure(&mut exported).await;
+        let listeners = scene.listeners().await;
+        assert_eq!((listeners.len(), scene.members().await.len()), (2, 6), "{writes}");
+        scene.is_steady(&mut exported).await;
+        // The process knows them when all are other ones.
+        let new = vec![scene.node("new-1").await];
+        let nodes = std::mem::replace(&mut scene.nodes, new);
+        scene.update_hosts(&mut exported).await;
+        scene.nodes = nodes;
+        scene.ensure(&mut web).await;
+        scene.delete(&mut exported).await;
+        assert_eq!(scene.listeners().await.len(), 1);
+    }
+}
+
 async fn a_failed_join_of_a_namesake_renames_nothing(scene: &mut Scene) {
     let (_, _, theirs) = neighbor(scene, "theirs").await;
     let name = scene.balancer().await["name"].clone();

@@ -18,6 +18,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         ten_ports_are_made_by_one_call,
         members_are_in_their_own_subnet_behind_a_port_of_the_user,
+        a_subnet_beside_a_port_of_the_user_is_that_of_the_members,
         five_services_cost_few_reads_after_a_restart,
         an_internal_balancer_has_no_floating_ip,
         ports_without_node_port_have_no_members,
@@ -247,6 +248,26 @@ async fn members_are_in_their_own_subnet_behind_a_port_of_the_user(scene: &mut S
         assert!(members.iter().all(|member| member["subnet_id"] == *scene.place().subnet), "{change}: {members:#?}");
         scene.is_steady(&mut web).await;
     }
+    scene.delete(&mut web).await;
+}
+
+async fn a_subnet_beside_a_port_of_the_user_is_that_of_the_members(scene: &mut Scene) {
+    let (network, project) = (scene.place().network.clone(), scene.place().project.clone());
+    let port = scene.simulation().world(|world| {
+        let vip = world.network(&project, "vip", json!({}));
+        let subnet = world.subnet(&SubnetSeed { network: &vip, cidr: "10.77.0.0/24", ..SubnetSeed::default() });
+        world.port(&project, &[&subnet], json!({})).unwrap()
+    });
+    let mut web = web();
+    let subnet = scene.place().subnet.clone();
+    for (key, value) in [("port-id", &*port), (INTERNAL, "true"), ("network-id", &network), ("subnet-id", &subnet)] {
+        set(&mut web, key, value);
+    }
+    assert!(scene.ensure(&mut web).await.starts_with("10.77."));
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *subnet));
+    scene.restart().await;
+    scene.is_steady(&mut web).await;
+    assert_eq!(scene.events(), [""; 0]);
     scene.delete(&mut web).await;
 }
 

@@ -28,7 +28,9 @@ ccm_test_openstack::cases! { [crate::scene]
         an_ipv6_address_has_no_floating_ip_and_one_event,
         a_floating_ip_stays_while_the_named_one_cannot_be_reached,
         a_floating_ip_is_bound_again_if_the_named_one_cannot_be,
-        a_move_to_another_floating_ip_that_was_interrupted_leaves_none;
+        a_move_to_another_floating_ip_that_was_interrupted_leaves_none,
+        what_an_interrupted_move_has_left_is_taken_back_or_goes_with_the_service,
+        a_floating_ip_that_the_user_detaches_for_another_one_stays;
 }
 
 async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
@@ -392,6 +394,53 @@ async fn a_move_to_another_floating_ip_that_was_interrupted_leaves_none(scene: &
         scene.delete(&mut web).await;
         let left = scene.floating_ips().await.remove(0);
         scene.write("DELETE", &format!("{FIPS}/{}", id(&left)), Value::Null).await;
+    }
+}
+
+async fn what_an_interrupted_move_has_left_is_taken_back_or_goes_with_the_service(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    for (writes, back) in [(1, Some("")), (1, Some("its address")), (1, None), (2, None)] {
+        let (mut web, before, free) = web_and_a_free_one(scene, &external).await;
+        web.spec.load_balancer_ip.clone_from(&free);
+        assert!(!scene.work_until(&mut web, ServiceAction::Ensure, writes).await);
+        if let Some(back) = back {
+            web.spec.load_balancer_ip = if back.is_empty() { String::new() } else { before.clone() };
+            assert_eq!(scene.ensure(&mut web).await, before);
+            assert_eq!(bound(scene).await, (vec![before], 2));
+            scene.is_steady(&mut web).await;
+        }
+        scene.delete(&mut web).await;
+        let left = scene.floating_ips().await;
+        assert_eq!((left.len(), left[0]["floating_ip_address"].as_str()), (1, Some(&*free)), "{writes} {back:?}");
+        scene.write("DELETE", &format!("{FIPS}/{}", id(&left[0])), Value::Null).await;
+    }
+}
+
+/// `openstack floating ip unset --port` is the way to another address that the Go program has.
+async fn a_floating_ip_that_the_user_detaches_for_another_one_stays(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    for binds in [false, true] {
+        let (mut web, before, free) = web_and_a_free_one(scene, &external).await;
+        let all = scene.floating_ips().await;
+        for (address, port) in [(&before, Value::Null), (&free, scene.balancer().await["vip_port_id"].clone())] {
+            let ip = all.iter().find(|ip| ip["floating_ip_address"] == **address).unwrap();
+            if binds || address == &before {
+                scene.write("PUT", &format!("{FIPS}/{}", id(ip)), json!({"floatingip": {"port_id": port}})).await;
+            }
+        }
+        web.spec.load_balancer_ip.clone_from(&free);
+        scene.events();
+        assert_eq!(scene.ensure(&mut web).await, free);
+        assert_eq!(bound(scene).await, (vec![free], 2), "{binds}");
+        let events = scene.events();
+        let is_kept = |event: &&String| event.starts_with("LoadBalancerFloatingIPKept: ") && event.contains(&before);
+        assert_eq!((events.len(), events.iter().filter(is_kept).count()), (1, 1), "{events:?}");
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+        assert_eq!(bound(scene).await, (Vec::new(), 2), "{binds}");
+        for ip in all {
+            scene.write("DELETE", &format!("{FIPS}/{}", id(&ip)), Value::Null).await;
+        }
     }
 }
 

@@ -174,6 +174,14 @@ async fn all_that_a_service_left_is_found_in_order_and_deleted() {
     assert!(scene.bed.cloud.balancers().is_empty());
     assert_eq!((scene.count("floatingip"), scene.count("security_group")), (ips, groups));
     assert!(scene.orphans(&[]).await.is_empty());
+    // One that made way for another one.
+    scene.made(service("web", 80)).await;
+    scene.bed.cloud.world(|world| {
+        let row = world.table("floatingip").values().last().unwrap();
+        let (ip, text) = (row.id().to_owned(), format!("Replaced: {}", row.text("description")));
+        world.row_mut("floatingip", &ip).unwrap().set("description", text);
+    });
+    assert_eq!(kinds(&scene.orphans(&[]).await), ["LoadBalancer", "FloatingIP", "SecurityGroup"]);
     assert_eq!(scene.bed.cloud.violations(), [""; 0]);
 }
 

@@ -1,6 +1,7 @@
 //! Changes of members and health monitors.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, forget, id, service, set, web};
@@ -13,7 +14,10 @@ ccm_test_openstack::cases! { [crate::scene]
         a_monitor_keeps_its_name_when_the_port_in_front_goes,
         nodes_come_and_go,
         members_and_their_monitor_change_together,
+        a_monitor_of_kube_proxy_goes_before_its_members_lose_the_port,
         members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
+        a_member_keeps_its_name_with_serial_calls,
+        the_members_of_a_udp_port_behind_a_listener_of_http_follow_the_nodes,
         a_node_selector_chooses_the_members;
 }
 
@@ -90,7 +94,10 @@ async fn members_and_their_monitor_change_together(scene: &mut Scene) {
             scene.simulation().fault(rule);
             scene.refused(&mut web).await;
             scene.simulation().faults(Faults::clear);
-            assert_eq!(scene.monitors().await[0]["type"], before, "{policy}");
+            // kube-proxy does not answer any more.
+            let left = if policy == "Local" { vec![before] } else { Vec::new() };
+            let types: Vec<Value> = scene.monitors().await.iter().map(|monitor| monitor["type"].clone()).collect();
+            assert_eq!(types, left, "{policy}");
             scene.ensure(&mut web).await;
             let wanted = if port == 0 { Value::Null } else { json!(port) };
             assert!(scene.whole_members().await.iter().all(|member| member["monitor_port"] == wanted), "{policy}");
@@ -98,6 +105,51 @@ async fn members_and_their_monitor_change_together(scene: &mut Scene) {
             scene.is_steady(&mut web).await;
         }
         scene.delete(&mut web).await;
+    }
+}
+
+/// It would ask the application for `/healthz`.
+async fn a_monitor_of_kube_proxy_goes_before_its_members_lose_the_port(scene: &mut Scene) {
+    let asks_kube_proxy = async |scene: &Scene| {
+        let monitors = scene.monitors().await;
+        let of_http = monitors.iter().filter(|monitor| monitor["type"] == "HTTP");
+        let pools: Vec<String> = of_http.map(|monitor| id(&monitor["pools"][0]).to_owned()).collect();
+        for pool in &pools {
+            let members = scene.list(&format!("/v2.0/lbaas/pools/{pool}/members")).await;
+            assert!(members.iter().all(|member| member["monitor_port"] == 32000), "{members:#?}");
+        }
+        pools.len()
+    };
+    for serial in [false, true] {
+        scene.configure(&format!("[LoadBalancer]\nprovider-requires-serial-api-calls = {serial}\n")).await;
+        for is_off in [true, false] {
+            let spec = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+            let mut web = service("web", &[(80, 30080), (443, 30443)], spec);
+            set(&mut web, "enable-health-monitor", "true");
+            scene.ensure(&mut web).await;
+            assert_eq!(asks_kube_proxy(scene).await, 2);
+            let before = web.clone();
+            match is_off {
+                true => set(&mut web, "enable-health-monitor", "false"),
+                false => {
+                    (web.spec.external_traffic_policy, web.spec.health_check_node_port) = ("Cluster".to_owned(), 0);
+                }
+            }
+            for mut wanted in [web.clone(), before] {
+                forget(&mut wanted);
+                while !scene.work_until(&mut wanted, ServiceAction::Ensure, 1).await {
+                    scene.settle().await;
+                    asks_kube_proxy(scene).await;
+                }
+            }
+            assert_eq!(asks_kube_proxy(scene).await, 2);
+            let fault = Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_healthmonitor_delete");
+            scene.simulation().fault(fault);
+            scene.refused(&mut web).await;
+            assert_eq!(asks_kube_proxy(scene).await, 2);
+            scene.simulation().faults(Faults::clear);
+            scene.delete(&mut web).await;
+        }
     }
 }
 
@@ -171,6 +223,60 @@ async fn nodes_come_and_go(scene: &mut Scene) {
     let mut other = service("other", &[(80, 30080)], json!({}));
     let error = scene.refused(&mut other).await;
     assert!(error.starts_with("there are no available nodes for LoadBalancer service shop/other"), "{error}");
+}
+
+/// The Go program compares addresses and ports: a change would take it out of service.
+async fn a_member_keeps_its_name_with_serial_calls(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.configure("[LoadBalancer]\nprovider-requires-serial-api-calls = true\n").await;
+    scene.is_steady(&mut web).await;
+    let mut node = (*scene.nodes[0]).clone();
+    node.name = "renamed".into();
+    scene.nodes[0] = node.into();
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.writes(), "");
+    scene.is_steady(&mut web).await;
+    let new = scene.node("node-4").await;
+    let address = new.addresses[0].address.clone();
+    scene.nodes[2] = new;
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.writes(), "loadbalancer_member_create 1, loadbalancer_member_delete 1");
+    let new = format!("member_node-4_{address}_30080 30080");
+    assert_eq!(scene.members().await, [new, "node-1 30080".to_owned(), "node-2 30080".to_owned()]);
+    scene.is_steady(&mut web).await;
+}
+
+/// As with the Go program, `x-forwarded-for` makes listeners of HTTP of all ports.
+async fn the_members_of_a_udp_port_behind_a_listener_of_http_follow_the_nodes(scene: &mut Scene) {
+    let mut web = web();
+    web.spec.ports[0].protocol = "UDP".to_owned();
+    set(&mut web, "x-forwarded-for", "true");
+    scene.ensure(&mut web).await;
+    for is_wrong in [false, true] {
+        if is_wrong {
+            set(&mut web, "class", "nowhere");
+        }
+        scene.nodes.pop();
+        web.spec.ports[0].node_port += 1;
+        let _ = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap();
+        let members = scene.whole_members().await;
+        assert_eq!(members.len(), scene.nodes.len());
+        assert!(members.iter().all(|member| member["protocol_port"] == web.spec.ports[0].node_port), "{members:#?}");
+    }
+    // The listener of another port is none of it.
+    let mut dns = service("dns", &[(53, 30053), (53, 30054)], json!({}));
+    dns.spec.ports[1].protocol = "UDP".to_owned();
+    scene.ensure(&mut dns).await;
+    let listeners = scene.listeners().await;
+    let of_udp = listeners.iter().find(|listener| listener["protocol"] == "UDP").unwrap();
+    scene.write("DELETE", &format!("/v2.0/lbaas/listeners/{}", id(of_udp)), Value::Null).await;
+    scene.settle().await;
+    scene.restart().await;
+    forget(&mut dns);
+    let answer = scene.process.work(&mut dns, &scene.nodes, ServiceAction::UpdateHosts).await;
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("does not contain required listener for port 53 and protocol UDP"), "{error}");
 }
 
 async fn a_node_selector_chooses_the_members(scene: &mut Scene) {

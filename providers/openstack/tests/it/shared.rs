@@ -519,20 +519,28 @@ async fn a_shared_balancer_whose_owner_has_gone_goes_with_the_service_that_left_
 /// Another cluster of the project with the same --cluster-name.
 async fn a_balancer_that_a_service_of_another_cluster_shares_stays(scene: &mut Scene) {
     let (process, nodes) = (scene.process_of(CLUSTER).await, vec![scene.node("their-1").await]);
-    let mut base = service("base", &[(9090, 30909)], json!({}));
-    process.work(&mut base, &nodes, ServiceAction::Ensure).await.unwrap();
-    let mut theirs = api(&base);
-    process.work(&mut theirs, &nodes, ServiceAction::Ensure).await.unwrap();
-    let before = used(scene).await;
-    let mut ours = service("api", &[(8080, 30808)], json!({}));
-    scene.ensure(&mut ours).await;
-    scene.events();
-    scene.delete(&mut ours).await;
-    assert_eq!(used(scene).await, before);
-    let events = scene.events();
-    let named = annotation(&base, "load-balancer-id").unwrap();
-    assert!(
-        events.iter().any(|event| event.starts_with("LoadBalancerNotOurs: ") && event.contains(named)),
-        "{events:?}"
-    );
+    for is_ours in [false, true] {
+        let mut base = service("base", &[(9090, 30909)], json!({}));
+        match is_ours {
+            true => drop(scene.ensure(&mut base).await),
+            false => drop(process.work(&mut base, &nodes, ServiceAction::Ensure).await.unwrap()),
+        }
+        let mut theirs = api(&base);
+        process.work(&mut theirs, &nodes, ServiceAction::Ensure).await.unwrap();
+        let before = used(scene).await;
+        let mut ours = service("api", &[(8080, 30808)], json!({}));
+        scene.ensure(&mut ours).await;
+        scene.events();
+        scene.delete(&mut ours).await;
+        assert_eq!(used(scene).await, before);
+        let events = scene.events();
+        let named = annotation(&base, "load-balancer-id").unwrap();
+        assert!(
+            events.iter().any(|event| event.starts_with("LoadBalancerNotOurs: ") && event.contains(named)),
+            "{events:?}"
+        );
+        for service in [&mut theirs, &mut base] {
+            process.work(service, &nodes, ServiceAction::Delete).await.unwrap();
+        }
+    }
 }

@@ -13,6 +13,7 @@ ccm_test_openstack::cases! { [crate::scene]
         members_on_a_balancer_of_the_user_are_in_the_subnet_of_the_nodes,
         members_on_a_balancer_of_the_user_stay_in_their_subnet,
         the_group_lets_in_the_subnets_of_members_that_stay,
+        the_group_lets_in_the_subnets_of_members_behind_a_listener_of_http,
         members_stay_in_their_subnet_without_the_class_that_named_it,
         nodes_that_load_balancers_leave_out_give_no_subnet,
         an_address_that_turns_out_to_be_an_ipv6_one_gets_no_floating_ip;
@@ -149,6 +150,24 @@ async fn the_group_lets_in_the_subnets_of_members_that_stay(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     assert_eq!(scene.rules().await, [of_nodes]);
     scene.is_steady(&mut web).await;
+}
+
+async fn the_group_lets_in_the_subnets_of_members_behind_a_listener_of_http(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let (lb, dmz) = in_a_dmz(scene).await;
+    let mut web = web();
+    web.spec.ports[0].protocol = "UDP".to_owned();
+    set(&mut web, "load-balancer-id", &lb);
+    set(&mut web, "x-forwarded-for", "true");
+    scene.ensure(&mut web).await;
+    scene.simulation().world(|world| {
+        let ids: Vec<String> = world.table("member").values().map(|row| row.id().to_owned()).collect();
+        ids.iter().for_each(|id| world.row_mut("member", id).unwrap().set("subnet_id", &*dmz));
+    });
+    forget(&mut web);
+    scene.restart().await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.rules().await, ["udp 30080 10.50.0.0/24", "udp 30080 10.51.0.0/24"]);
 }
 
 async fn members_stay_in_their_subnet_without_the_class_that_named_it(scene: &mut Scene) {

@@ -67,17 +67,19 @@ async fn made_by_go(scene: &Scene, cluster: &str, web: &mut Service) {
 }
 
 async fn a_balancer_of_the_go_program_is_left_as_it_is(scene: &mut Scene) {
-    scene.configure(CONF).await;
-    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
-    made_by_go(scene, "kubernetes", &mut web).await;
-    let address = annotation(&web, "load-balancer-address").unwrap().to_owned();
-    let (calls, published) = scene.counted(scene.ensure(&mut web)).await;
-    assert_eq!((calls.writes(), published), (String::new(), address));
-    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
-    assert_eq!(calls.writes(), "");
-    scene.is_steady(&mut web).await;
-    scene.delete(&mut web).await;
-    scene.is_empty().await;
+    for serial in [false, true] {
+        scene.configure(&format!("{CONF}provider-requires-serial-api-calls = {serial}\n")).await;
+        let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+        made_by_go(scene, "kubernetes", &mut web).await;
+        let address = annotation(&web, "load-balancer-address").unwrap().to_owned();
+        let (calls, published) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.writes(), published), (String::new(), address));
+        let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+        assert_eq!(calls.writes(), "");
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    }
 }
 
 async fn a_shared_balancer_of_the_go_program_is_left_as_it_is(scene: &mut Scene) {

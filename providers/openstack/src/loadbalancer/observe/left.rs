@@ -4,6 +4,7 @@ use ccm_provider::{ProviderError, ServiceAction};
 
 use super::super::address;
 use super::super::batched::By;
+use super::super::claim;
 use super::super::env::Features;
 use super::super::observed::{Evidence, Observed};
 use super::super::plan::not_ours;
@@ -40,7 +41,7 @@ impl Reads {
                 continue;
             }
             let left = self.whole(&lb).await?;
-            let is_known = self.ours.lock().contains(&lb.id);
+            let is_known = self.ours.lock().contains(&claim::known(item, &lb));
             if is_known || self.evidence(item, &left, &nodes()).await? == Evidence::Member {
                 let bound = self.floating_ips.ask_one(lb.vip_port_id.clone()).await?.filter(|_| is_over);
                 let is_known = |ip: &FloatingIp| observed.floating_ips.iter().any(|known| known.id == ip.id);
@@ -49,8 +50,7 @@ impl Reads {
                 observed.left_behind.entry(place).or_default().insert(lb.id.clone());
                 observed.balancers.insert(lb.id.clone(), left);
             } else if is_over {
-                let has = format!("{} {}", if was_made(&lb) { "name" } else { "tag" }, item.name);
-                observed.left_namesakes.entry(place).or_default().push(not_ours(&lb.id, &has));
+                observed.left_namesakes.entry(place).or_default().push(not_ours(&lb.id, &item.mark(&lb)));
             }
         }
         Ok(())

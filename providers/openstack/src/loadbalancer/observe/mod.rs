@@ -63,7 +63,7 @@ pub(super) struct Reads {
     pub(super) parts: Parts,
     /// The IDs of balancers that were created and not read since, by name.
     made: Mutex<BTreeMap<String, String>>,
-    /// The IDs of balancers that this process created, or whose members were nodes of this cluster.
+    /// The balancers that this process created, or whose members were nodes of this cluster; see [`claim::known`].
     ours: Mutex<BTreeSet<String>>,
 }
 
@@ -105,7 +105,7 @@ impl Reads {
     /// Drops what is known of a deleted balancer.
     pub(super) fn gone(&self, id: &str) {
         self.parts.forget(id);
-        self.ours.lock().remove(id);
+        self.ours.lock().retain(|known| !known.starts_with(id));
     }
 
     /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
@@ -136,8 +136,9 @@ impl Reads {
             }
         }
         self.read_floating_ips(&mut observed, wanted).await;
-        for (place, id) in &observed.balancer_of {
-            if self.ours.lock().contains(id) {
+        for (place, item) in &wanted.items {
+            let known = observed.balancer(*place).map(|balancer| claim::known(item, &balancer.lb));
+            if known.is_some_and(|known| self.ours.lock().contains(&known)) {
                 observed.evidence.insert(*place, Evidence::Created);
             }
         }
@@ -150,13 +151,13 @@ impl Reads {
             }
         }
         for (place, item) in &wanted.items {
-            let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
+            let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, balancer);
             let is_open = !observed.evidence.contains_key(place);
             let Some(balancer) = observed.balancer(*place).filter(needs).filter(|_| is_open) else { continue };
             match self.evidence(item, balancer, &nodes()).await {
                 Ok(evidence) => {
                     if evidence == Evidence::Member {
-                        self.ours.lock().insert(balancer.lb.id.clone());
+                        self.ours.lock().insert(claim::known(item, &balancer.lb));
                     }
                     observed.evidence.insert(*place, evidence);
                 }
@@ -289,7 +290,8 @@ impl Reads {
             None => None,
         };
         let mut queries = Vec::new();
-        let of_service = || Query::default().with("description", &item.descriptions.floating_ip);
+        let descriptions = [&item.descriptions.floating_ip, &item.descriptions.replaced_ip];
+        let of_service = || Query::default().each("description", descriptions.into_iter().map(String::as_str));
         match &item.settings {
             Some(settings) if !settings.is_internal => {
                 let address = &settings.floating.address;
@@ -320,12 +322,11 @@ impl Reads {
         Ok(balancer)
     }
 
-    async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ApiError> {
+    async fn read_below(&self, balancer: &mut Balancer, whole: &Below<'_>) -> Result<(), ApiError> {
         let id = balancer.lb.id.clone();
-        if let Some(owner) = &whole.owner {
-            let listeners = self.client.listeners(&id).await?;
-            if listeners.iter().flat_map(|listener| service_tags(&listener.tags)).all(|tag| tag == owner) {
-                balancer.listeners = listeners;
+        if let Some(owner) = whole.owner {
+            balancer.listeners = self.client.listeners(&id).await?;
+            if balancer.service_tags().all(|tag| tag == owner.name) && !claim::may_be_copied(owner, balancer) {
                 return Ok(());
             }
         }
@@ -439,9 +440,9 @@ fn is_going(lb: &LoadBalancer) -> bool {
 
 /// The parts of a balancer to read.
 #[derive(Default)]
-struct Below {
+struct Below<'w> {
     /// Only the listeners, if none has the tag of another Service than this one, whose balancer goes.
-    owner: Option<String>,
+    owner: Option<&'w Item>,
     /// The member fields beyond name, address and port: the health check port, the subnet.
     members: bool,
     /// The same if a pool has no health monitor: one will be created.
@@ -451,8 +452,8 @@ struct Below {
 }
 
 /// The balancers whose parts are read.
-fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<String, Below> {
-    let mut needed: BTreeMap<String, Below> = BTreeMap::new();
+fn needed<'w>(observed: &Observed, wanted: &'w Wanted, parts: &Parts) -> BTreeMap<String, Below<'w>> {
+    let mut needed: BTreeMap<String, Below<'_>> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = wanted.items.get(place).zip(observed.balancers.get(id)) else { continue };
         // Nothing can be planned yet.
@@ -460,7 +461,7 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
             continue;
         }
         let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == item.legacy;
-        let is_known = observed.evidence.contains_key(place) || !claim::needs_evidence(item, &balancer.lb);
+        let is_known = observed.evidence.contains_key(place) || !claim::needs_evidence(item, balancer);
         let goes_whole = item.action == ServiceAction::Delete
             && !wanted.deletes_part_by_part
             && made_by_us
@@ -470,10 +471,10 @@ fn needed(observed: &Observed, wanted: &Wanted, parts: &Parts) -> BTreeMap<Strin
         if !parts.may_be_older(&balancer.lb) && is_as_noted() {
             continue;
         }
-        let owner = goes_whole.then(|| item.name.clone());
-        let new = Below { owner: owner.clone(), hosts_only: true, ..Below::default() };
+        let owner = goes_whole.then_some(item);
+        let new = Below { owner, hosts_only: true, ..Below::default() };
         let below = needed.entry(id.clone()).or_insert(new);
-        below.owner = below.owner.take().filter(|other| Some(other) == owner.as_ref());
+        below.owner = below.owner.filter(|other| owner.is_some_and(|owner| owner.name == other.name));
         below.members |= item.keeps_subnets(&balancer.lb);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {

@@ -10,7 +10,7 @@ use super::super::step::{Then, Write};
 use super::floating::FLOATING_IP;
 use super::ports::label;
 use super::{
-    Claim, Draft, MONITOR, NAMESAKE, POOL, children_in_error, monitors_must_be_read, namesake, refused, tag_change,
+    Claim, Draft, MONITOR, NAMESAKE, POOL, children_in_error, monitors_must_be_read, not_ours, refused, tag_change,
 };
 use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer, Pool};
 
@@ -48,7 +48,7 @@ impl Draft<'_> {
         // One that lost its balancer waits for this one, which was made instead.
         match item.annotated.as_ref().is_some_and(|noted| *noted != lb.id) {
             true => self.delete_loose_floating_ips(),
-            false => self.leave_loose_floating_ips(),
+            false => self.leave_loose_floating_ips(None),
         }
         self.delete_group_if_read()
     }
@@ -178,18 +178,9 @@ impl Draft<'_> {
 
     /// A balancer that may be another cluster's stays. If the Service had one, that one is not known: an error.
     fn leave_namesake(&mut self, lb: &LoadBalancer) -> Result<(), ProviderError> {
-        let text = namesake(lb);
+        let text = not_ours(&lb.id, &self.item.mark(lb));
         self.findings.push(Finding::warning(NAMESAKE, text.clone()));
         if self.item.published.is_empty() { Ok(()) } else { Err(refused(text)) }
-    }
-
-    /// A floating IP that was detached from an existing balancer was detached to be kept.
-    fn leave_loose_floating_ips(&mut self) {
-        for ip in self.loose_floating_ips() {
-            let address = &ip.floating_ip_address;
-            let text = format!("floating IP {address} was detached from the load balancer: it is not deleted with it");
-            self.findings.push(Finding::warning("LoadBalancerFloatingIPKept", text));
-        }
     }
 
     fn delete_loose_floating_ips(&mut self) {

@@ -6,7 +6,7 @@ use super::super::observed::Balancer;
 use super::super::wanted::Settings;
 use super::Draft;
 use crate::annotations::{self as keys, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
-use crate::client::octavia::{ERROR, LoadBalancer};
+use crate::client::octavia::ERROR;
 use crate::start::config::OVN;
 
 /// The reason of the event about a setting that counts only when a balancer is created.
@@ -24,9 +24,11 @@ impl Draft<'_> {
         let by_address = settings.is_internal || !settings.floating.address.is_empty();
         let floating_ip = self.observed.floating_ip_of(self.place).filter(|_| !by_address);
         let network = floating_ip.map_or(&asked.floating_network, |ip| &ip.floating_network_id);
+        // Beside a port, they are for the members.
+        let of_vip = |place| if asked.port.is_empty() { place } else { "" };
         let of_annotations = [
-            (keys::NETWORK_ID.row.key, &*asked.network, &lb.vip_network_id),
-            (keys::SUBNET_ID.row.key, &asked.subnet, &lb.vip_subnet_id),
+            (keys::NETWORK_ID.row.key, of_vip(&asked.network), &lb.vip_network_id),
+            (keys::SUBNET_ID.row.key, of_vip(&asked.subnet), &lb.vip_subnet_id),
             (keys::PORT_ID.row.key, &asked.port, &lb.vip_port_id),
             (keys::FLAVOR_ID.row.key, if self.features.flavors { &asked.flavor } else { "" }, &lb.flavor_id),
             (
@@ -85,12 +87,7 @@ impl Draft<'_> {
     }
 }
 
-/// The reason why a balancer with the name of a Service's is left alone, and what to do.
-pub(crate) fn namesake(lb: &LoadBalancer) -> String {
-    not_ours(&lb.id, &format!("name {}", lb.name))
-}
-
-/// The same for one with this name or tag.
+/// The reason why a balancer with the name or tag of a Service's is left alone, and what to do.
 pub(crate) fn not_ours(id: &str, has: &str) -> String {
     format!(
         "load balancer {id} has the {has}, and nothing shows that it belongs to this cluster: none of its members is a \

@@ -37,7 +37,7 @@ impl<'a> Draft<'a> {
                 if ip.floating_ip_address == settings.floating.address
                     && self.item.noted_address.as_ref().is_some_and(has_moved)
                 {
-                    self.delete_former(ip);
+                    self.leave_loose_floating_ips(Some(ip));
                 }
                 return Ok(());
             }
@@ -55,8 +55,7 @@ impl<'a> Draft<'a> {
         if address.is_empty()
             && let Some(ip) = self.loose_floating_ips().find(in_network)
         {
-            let write = Write::BindFloatingIp { id: ip.id.clone(), port: Some(port.clone()) };
-            self.push(write, (Verb::Attach, "FloatingIP", &ip.floating_ip_address), "it was made for the Service");
+            self.bind_floating_ip(ip, port, "it was made for the Service");
             return Ok(());
         }
         if let Some(ip) = self.named_floating_ip(settings) {
@@ -66,12 +65,21 @@ impl<'a> Draft<'a> {
                     ip.port_id.as_deref().unwrap_or_default()
                 )));
             }
-            let write = Write::BindFloatingIp { id: ip.id.clone(), port: Some(port.clone()) };
-            self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
-            self.delete_former(ip);
+            self.bind_floating_ip(ip, port, "spec.loadBalancerIP names it");
+            self.leave_loose_floating_ips(Some(ip));
             return Ok(());
         }
         self.create_floating_ip(settings, port)
+    }
+
+    fn bind_floating_ip(&mut self, ip: &FloatingIp, port: &str, reason: &'static str) {
+        let (id, address, descriptions) = (&ip.id, &ip.floating_ip_address, &self.item.descriptions);
+        if ip.description == descriptions.replaced_ip {
+            let write = Write::DescribeFloatingIp { id: id.clone(), description: descriptions.floating_ip.clone() };
+            self.push(write, (Verb::Update, "FloatingIP", address), "it is not replaced after all");
+        }
+        let write = Write::BindFloatingIp { id: id.clone(), port: Some(port.to_owned()) };
+        self.push(write, (Verb::Attach, "FloatingIP", address), reason);
     }
 
     /// The floating IP with the address that the Service asks for; one in the configured network first.
@@ -107,17 +115,26 @@ impl<'a> Draft<'a> {
             return;
         };
         let (from, to, port) = (bound.id.clone(), free.id.clone(), balancer.lb.vip_port_id.clone());
-        let write = Write::MoveToFloatingIp { from, to, port };
+        let goes = self.is_our_floating_ip(balancer, bound) && !self.item.keep_floating_ip;
+        let descriptions = goes.then(|| [bound.description.clone(), self.item.descriptions.replaced_ip.clone()]);
+        let write = Write::MoveToFloatingIp { from, to, port, descriptions };
         self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
-        if self.is_our_floating_ip(balancer, bound) {
+        if goes {
             self.delete_replaced(bound);
         }
     }
 
-    /// Deletes what an interrupted move to this floating IP has left.
-    fn delete_former(&mut self, now: &FloatingIp) {
-        for ip in self.loose_floating_ips().filter(|ip| ip.id != now.id) {
-            self.delete_replaced(ip);
+    /// Deletes the floating IPs that an interrupted move to another one has left. Any other that was detached from an
+    /// existing balancer was detached to be kept.
+    pub(super) fn leave_loose_floating_ips(&mut self, bound: Option<&FloatingIp>) {
+        for ip in self.loose_floating_ips().filter(|ip| bound.is_none_or(|bound| bound.id != ip.id)) {
+            if ip.description == self.item.descriptions.replaced_ip {
+                self.delete_replaced(ip);
+                continue;
+            }
+            let address = &ip.floating_ip_address;
+            let text = format!("floating IP {address} was detached from the load balancer: it is not deleted");
+            self.findings.push(Finding::warning("LoadBalancerFloatingIPKept", text));
         }
     }
 

@@ -34,7 +34,7 @@ mod replace;
 
 use bodies::{Changed, Fields, tag_change};
 use findings::children_in_error;
-pub(crate) use findings::{FORCED_INTERNAL, namesake, not_ours};
+pub(crate) use findings::{FORCED_INTERNAL, not_ours};
 
 /// The reason of the event about a balancer that may be another cluster's.
 pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
@@ -297,7 +297,7 @@ impl Draft<'_> {
     fn must_be_ours(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
         match self.claim {
             Claim::Namesake => {
-                let text = namesake(&balancer.lb);
+                let text = not_ours(&balancer.lb.id, &self.item.mark(&balancer.lb));
                 self.findings.push(Finding::warning(NAMESAKE, text.clone()));
                 Err(refused(text))
             }

@@ -6,7 +6,7 @@ use ccm_provider::{Finding, ProviderError};
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::wanted::{Monitor as WantedMonitor, Port, Settings};
-use super::ports::{Place, found, label};
+use super::ports::{Place, found, label, part_of, serving_pool};
 use super::{Changed, Draft, Fields, MONITOR, missing, part};
 use crate::client::octavia::{Monitor, Pool};
 
@@ -43,6 +43,7 @@ impl Draft<'_> {
     ) {
         let present = pool.found.map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
         let present = present.and_then(|id| balancer.monitors.iter().find(|monitor| monitor.id == *id));
+        let present = present.filter(|_| self.former_check(balancer, settings, port).is_none());
         let wanted = self.wanted_monitor(settings, index, port);
         match (present, wanted) {
             (None, None) => {}
@@ -57,6 +58,20 @@ impl Draft<'_> {
             }
             (Some(present), Some(wanted)) => self.update_monitor(balancer, present, &wanted),
         }
+    }
+
+    /// Deletes the monitor that asks kube-proxy before the members lose its port: it would find no answer at theirs.
+    pub(super) fn delete_former_check(&mut self, balancer: &Balancer, settings: &Settings, port: &Port) {
+        if let Some(monitor) = self.former_check(balancer, settings, port) {
+            self.part = part_of(Kind::Settings, port);
+            self.delete_part(balancer, &MONITOR, &monitor.id, &monitor.name, "kube-proxy is not asked any more");
+        }
+    }
+
+    fn former_check<'b>(&self, balancer: &'b Balancer, settings: &Settings, port: &Port) -> Option<&'b Monitor> {
+        let pool = serving_pool(balancer, port).filter(|_| found(balancer, port).is_some())?;
+        let present = balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id)?;
+        (present.kind == "HTTP" && !self.checks_kube_proxy(settings, port)).then_some(present)
     }
 
     /// An update of members does not make a monitor.

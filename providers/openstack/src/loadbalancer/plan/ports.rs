@@ -7,7 +7,7 @@ use ccm_provider::{ProviderError, Verb};
 use serde_json::{Value, json};
 
 use super::super::names;
-use super::super::observed::{Balancer, service_tags};
+use super::super::observed::{Balancer, node_port_of, service_tags};
 use super::super::step::Step;
 use super::super::wanted::{NodePort, Port, Settings, Target, transport};
 use super::bodies::change;
@@ -56,12 +56,9 @@ impl Draft<'_> {
                 self.missing_pool(balancer, listener, subnet.as_deref());
                 continue;
             };
-            let is_port = |port: &&NodePort| {
-                (port.port, &*port.transport) == (listener.protocol_port, transport(&listener.protocol))
-            };
             // A listener that the Service no longer has keeps its node port until an ensure removes it.
             let present = || balancer.members.get(&pool.id)?.first().map(|member| member.protocol_port);
-            let asked = hosts.node_ports.iter().find(is_port).map(|port| port.node_port);
+            let asked = node_port_of(listener, &ours, &hosts.node_ports).map(|port| port.node_port);
             let Some(node_port) = asked.or_else(present) else { continue };
             let of_kube_proxy = |member: &Member| member.monitor_port.is_some();
             let asks = match balancer.unread_monitors {
@@ -74,9 +71,7 @@ impl Draft<'_> {
             self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
         }
         let has = |port: &&NodePort| {
-            ours.iter().any(|listener| {
-                (port.port, &*port.transport) == (listener.protocol_port, transport(&listener.protocol))
-            })
+            ours.iter().any(|listener| node_port_of(listener, &ours, &hosts.node_ports) == Some(port))
         };
         match hosts.node_ports.iter().find(|port| !has(port)) {
             None => Ok(()),
@@ -107,12 +102,18 @@ impl Draft<'_> {
     pub(super) fn ports(&mut self, balancer: &Balancer, settings: &Settings) {
         let subnet = self.observed.member_subnet(self.place, self.item);
         for port in &settings.ports {
+            self.delete_former_check(balancer, settings, port);
+        }
+        let first = self.steps.len();
+        for port in &settings.ports {
             if let Some(pool) = serving_pool(balancer, port) {
                 let behind = self.behind(settings, port);
                 self.part = part_of(Kind::Members, port);
                 self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
             }
         }
+        // Of the settings, only these deletions are before them.
+        self.steps.iter_mut().skip(first).for_each(|step| step.needs = &[Kind::Claim, Kind::Frame, Kind::Settings]);
         // A listener of another protocol may occupy the port of a new one. The others serve until their successors do,
         // if there are any and these do not need their room.
         let is_replaced = |listener: &Listener| settings.ports.iter().any(|port| same_port(listener, port));
@@ -436,9 +437,12 @@ impl Draft<'_> {
         if self.item.keeps_subnets(&balancer.lb) {
             self.keep_subnets(&mut wanted, present);
         }
+        let is_serial = self.env.config.load_balancer.serial_calls;
         let key = |member: &Member| {
             let monitor_port = member.monitor_port.filter(|_| is_whole);
-            (member.address.clone(), member.protocol_port, member.name.clone(), monitor_port)
+            // With serial calls, another name would take a member that serves away.
+            let name = if is_serial { String::new() } else { member.name.clone() };
+            (member.address.clone(), member.protocol_port, name, monitor_port)
         };
         let keys = |members: &[Member]| -> BTreeSet<_> { members.iter().map(key).collect() };
         let (mut before, after) = (keys(present), keys(&wanted));
@@ -453,7 +457,7 @@ impl Draft<'_> {
         };
         let (gone, new): (BTreeSet<_>, BTreeSet<_>) =
             (before.difference(&after).cloned().collect(), after.difference(&before).cloned().collect());
-        if self.env.config.load_balancer.serial_calls {
+        if is_serial {
             let mut surplus: Vec<&Member> = present.iter().collect();
             surplus.retain(|member| !after.contains(&key(member)) || failed.contains(member));
             for member in wanted.iter().filter(|member| new.contains(&key(member))) {
@@ -523,7 +527,7 @@ fn pool_at<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
 }
 
 /// The pool behind a port, of whatever protocol, if its members can be changed: Octavia refuses that in ERROR.
-fn serving_pool<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
+pub(super) fn serving_pool<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Pool> {
     let listener = balancer.listeners.iter().find(|listener| same_port(listener, port))?;
     let is_changeable = |status: &str| status != ERROR;
     let pool = balancer.pool_of(listener).filter(|pool| is_changeable(&pool.provisioning_status))?;
