@@ -40,7 +40,8 @@ pub(crate) const OPTIONAL: &[(&str, &str)] = &[
     ),
     (
         "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
-        "a rule that several load balancers need keeps the name of the first one",
+        "a rule for health checks that several load balancers need keeps the name of the first one; one for clients is \
+         revoked and opened again",
     ),
     (
         "elasticloadbalancing:SetLoadBalancerListenerSSLCertificate",
@@ -49,8 +50,9 @@ pub(crate) const OPTIONAL: &[(&str, &str)] = &[
     ("ec2:ReplaceRoute", "a route of a former instance is deleted and created again"),
     (
         "elasticloadbalancing:DescribeTags",
-        "names decide which load balancers are this cluster's, with one Warning, and `ccm orphans` fails; each process adds \
-         the tags of `additional-resource-tags` once",
+        "names decide which load balancers are this cluster's, with one Warning, and `ccm orphans` fails; a Warning names \
+         target groups that another process may have left when a Service goes; each process adds the tags of \
+         `additional-resource-tags` once",
     ),
 ];
 

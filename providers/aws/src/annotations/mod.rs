@@ -56,7 +56,7 @@ ccm_kit::annotation_table! {
         INTERNAL: bool = parse::internal, "internal", BOTH, "text", "`false`", FIXED,
             "Any text but `false` creates an internal load balancer.";
         SUBNETS: Vec<String> = parse::subnets, "subnets", BOTH, "list of subnet IDs or `Name` tags", "found by tags and routes", "",
-            "The subnets of the load balancer, one per availability zone. On a network load balancer they are fixed at creation.";
+            "The subnets of the load balancer, one per availability zone. In a `Name`, `*` stands for any characters and `?` for one. On a network load balancer they are fixed at creation.";
         TARGET_NODE_LABELS: BTreeMap<String, String> = parse::without_third_part, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
             "Only nodes with all these labels get traffic; a key alone matches any value.";
         ADDITIONAL_TAGS: BTreeMap<String, String> = value::pairs, "additional-resource-tags", BOTH, "list of `key=value` or `key`", "", "",

@@ -75,7 +75,7 @@ pub(crate) fn target_group(desired: &Wanted, observed: &Observed, found: &Target
         Marks::Unread(Unread::Denied) => {
             let former = found.group.balancers.iter().any(|arn| names::is_balancer(arn, &desired.name));
             let named = desired.target_groups.contains(&found.group.name);
-            if behind || former || named { Claim::Unread(Unread::Denied) } else { Claim::Foreign }
+            if behind || former || named || found.was_behind { Claim::Unread(Unread::Denied) } else { Claim::Foreign }
         }
     }
 }

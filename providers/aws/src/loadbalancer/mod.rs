@@ -53,6 +53,7 @@ use crate::node::zones::Zones;
 use claim::Claim;
 use env::Env;
 use observed::Observed;
+use plan::security_groups::nodes::client_rules;
 use reads::Reads;
 use settling::Settling;
 use step::{Besides, Purpose, Step};
@@ -341,13 +342,20 @@ impl BalancerCloud for Balancers {
         wanted: &Vec<Wanted>,
     ) -> Result<Vec<Observation>, ProviderError> {
         let cloud = self.cloud()?;
+        let at_nodes = &cloud.reads.at_nodes;
         let mut all = Vec::new();
         for desired in wanted {
             let deleting = matches!(desired.goal, Goal::Absent);
             match &desired.goal {
                 Goal::Network(network) if network.is_hosts_only() => {}
-                Goal::Network(network) => cloud.reads.at_nodes.will_probe(&desired.name, Some(network.probed())),
-                Goal::Absent | Goal::Classic(_) => cloud.reads.at_nodes.will_probe(&desired.name, None),
+                Goal::Network(network) => {
+                    at_nodes.will_probe(&desired.name, Some(network.probed()));
+                    at_nodes.will_serve(&desired.name, &client_rules(&desired.name, network));
+                }
+                Goal::Absent | Goal::Classic(_) => {
+                    at_nodes.will_probe(&desired.name, None);
+                    at_nodes.will_serve(&desired.name, &[]);
+                }
             }
             let observed = cloud.read(desired, &self.env).await?;
             let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
@@ -502,14 +510,16 @@ impl BalancerCloud for Balancers {
         let Observation { observed, instance_recheck, .. } = observation;
         // Another Service may have closed a rule that this one found and needs.
         let is_ensured = desired.goal.common().is_some_and(|common| !common.must_exist);
+        let mut is_closed = false;
         if is_ensured && let Ok(cloud) = self.cloud() {
             cloud.reads.at_nodes.complete(&desired.name);
+            is_closed = cloud.reads.at_nodes.has_closed(&desired.name);
         }
         let opens = |step: &balancer::Step<Step>| {
             matches!(step.write.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
         };
         // What a full group has no room for now, the next sync does not open either.
-        if is_ensured && unopened.is_empty() && reached.steps().any(opens) {
+        if is_closed || (is_ensured && unopened.is_empty() && reached.steps().any(opens)) {
             return Some(settling::AGAIN);
         }
         let is_late = instance_recheck.is_some() || !observed.doubtful_instances.is_empty();

@@ -181,6 +181,9 @@ pub(crate) struct TargetGroup {
     pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) targets: Vec<elbv2::TargetHealth>,
     pub(crate) tags: Marks,
+    /// Whether this process saw it behind the Service's balancer; known only if its tags may not be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) was_behind: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

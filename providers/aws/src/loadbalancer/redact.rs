@@ -7,7 +7,7 @@ use super::claim::Marks;
 use super::names;
 use super::observed::{Observed, TargetGroup};
 use super::rules::shared::DESCRIPTIONS;
-use super::subnets::{NAME, ROLE_INTERNAL, ROLE_PUBLIC};
+use super::subnets::{self, NAME, ROLE_INTERNAL, ROLE_PUBLIC};
 use super::wanted::{Common, Subnets, Wanted};
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
@@ -53,7 +53,8 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
     target_groups.into_iter().for_each(|group| filter.redact_marks(&mut group.tags));
     groups.values_mut().for_each(|group| filter.redact_group(group));
     for subnet in subnets.values_mut() {
-        let name = subnet.tags.remove_entry(NAME).filter(|(_, name)| filter.names.contains(name.as_str()));
+        let is_meant = |tag: &str| filter.names.iter().any(|name| subnets::matches(name, tag));
+        let name = subnet.tags.remove_entry(NAME).filter(|(_, tag)| is_meant(tag));
         filter.redact(&mut subnet.tags);
         subnet.tags.extend(name);
     }
@@ -64,17 +65,17 @@ struct TagFilter<'a> {
     /// Keys of the Service's annotation.
     keys: BTreeSet<&'a str>,
     /// Names of subnets in the Service's annotation.
-    names: BTreeSet<&'a str>,
+    names: &'a [String],
 }
 
 impl<'a> TagFilter<'a> {
     fn new(common: Option<&'a Common>) -> Self {
         let keys = common.map(|common| common.tags.keys().map(String::as_str).collect());
-        let names = common.and_then(|common| match &common.subnets {
-            Subnets::Named(names) => Some(names.iter().map(String::as_str).collect()),
-            Subnets::Discover => None,
-        });
-        Self { keys: keys.unwrap_or_default(), names: names.unwrap_or_default() }
+        let names = match common.map(|common| &common.subnets) {
+            Some(Subnets::Named(names)) => names,
+            Some(Subnets::Discover) | None => &[][..],
+        };
+        Self { keys: keys.unwrap_or_default(), names }
     }
 
     fn redact(&self, tags: &mut Tags) {

@@ -181,6 +181,25 @@ async fn a_group_of_nodes_without_the_clusters_tag_keeps_no_rule() {
     bed.check();
 }
 
+/// Two pools of nodes, with one group each.
+#[tokio::test]
+async fn a_group_of_nodes_without_the_clusters_tag_beside_one_with_it_keeps_no_rule() {
+    let mut bed = Bed::start("");
+    let plain = "sg-0123456789abcdef0";
+    bed.add_group(plain, None, Vec::new());
+    bed.add_nodes(1);
+    bed.set_groups(3, &[plain]);
+    let (process, cluster) = watched(&bed).await;
+    cluster.set_nodes(bed.nodes.clone());
+    let web = of_kind("web", "nlb", &[]);
+    bed.ensure(&*process, &web).await;
+    let open = || [rules(&bed, &bed.network.node_group), rules(&bed, plain)];
+    assert_eq!(open(), [2, 2]);
+    bed.delete(&*process, &web).await;
+    assert_eq!(open(), [0, 0]);
+    bed.check();
+}
+
 #[tokio::test]
 async fn a_network_balancer_that_aws_refuses_to_create_opens_no_node() {
     let bed = Bed::start("");

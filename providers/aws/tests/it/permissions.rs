@@ -353,6 +353,52 @@ async fn without_tags_the_target_group_of_an_interrupted_creation_goes_with_the_
     assert_eq!(left, ["shop/other"]);
 }
 
+/// The ports of the Service have changed, so that names show nothing, and AWS says for a while that the group is in use.
+#[tokio::test]
+async fn without_tags_a_target_group_that_aws_does_not_delete_at_once_goes_later() {
+    for goes in [true, false] {
+        let bed = Bed::start("");
+        deny(&bed, Some(DESCRIBE_TAGS));
+        let process = bed.process().await;
+        bed.ensure(&*process, &of_kind("web", "nlb")).await;
+        bed.aws.clock().step(std::time::Duration::from_secs(60));
+        held(&bed);
+        let web = |kind: &str, port| service("web", &[("type", "nlb")], &[(80, port)], json!({"type": kind}));
+        match goes {
+            true => bed.delete(&*process, &web("ClusterIP", 0)).await,
+            false => drop(bed.ensure(&*process, &web("LoadBalancer", 31090)).await),
+        }
+        let left = bed.aws.world(|world| world.elbv2.groups.len());
+        assert_eq!(left, usize::from(!goes), "deleted: {goes}");
+        bed.check();
+    }
+}
+
+/// Nothing shows the next process whose it was.
+#[tokio::test]
+async fn without_tags_a_target_group_that_a_process_has_left_is_named_when_the_service_goes() {
+    let bed = Bed::start("");
+    deny(&bed, Some(DESCRIBE_TAGS));
+    let process = bed.process().await;
+    bed.ensure(&*process, &of_kind("web", "nlb")).await;
+    bed.aws.clock().step(std::time::Duration::from_secs(60));
+    held(&bed);
+    let web = service("web", &[("type", "nlb")], &[(80, 0)], json!({"type": "ClusterIP"}));
+    process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+    let (next, cluster) = watched(&bed).await;
+    bed.delete(&*next, &web).await;
+    let left: Vec<String> = bed.aws.world(|world| world.elbv2.groups.values().map(|one| one.name.clone()).collect());
+    let events = cluster.take_events();
+    let named = |name: &String| events.iter().any(|event| event.contains(name) && event.contains("not deleted"));
+    assert!(left.len() == 1 && left.iter().all(named), "{left:?}: {events:?}");
+}
+
+/// AWS refuses once to delete a target group.
+fn held(bed: &Bed) {
+    let in_use = Fault::Code { status: 400, code: "ResourceInUse".to_owned(), message: "in use".to_owned() };
+    bed.aws.fault(Rule::every(in_use).on("elbv2", "DeleteTargetGroup").window(0, 1));
+}
+
 async fn others(bed: &Bed, role: &Role, refused: &mut Denied) {
     let provider = leading(bed, &bed.nodes).await;
     for found in provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await {

@@ -172,6 +172,84 @@ async fn a_service_that_joins_a_group_while_another_changes_to_its_own_has_its_r
     bed.check();
 }
 
+/// The former one closes its rules late: its new settings are refused for a while, or it is deleted late.
+#[tokio::test]
+async fn a_node_port_that_moves_to_another_service_stays_open_to_its_clients() {
+    for (may_rename, goes) in [(true, true), (true, false), (false, true), (false, false)] {
+        let what = format!("renames: {may_rename}, deleted: {goes}");
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        if !may_rename {
+            bed.aws.fault(Rule::every(Fault::Deny).on("ec2", "UpdateSecurityGroupRuleDescriptionsIngress"));
+        }
+        let web = |name: &str, port| service(name, &[("type", "nlb")], &[(80, port)], json!({}));
+        bed.ensure(&*process, &web("one", 31080)).await;
+        bed.ensure(&*process, &web("two", 31080)).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        match goes {
+            true => bed.delete(&*process, &web("one", 31080)).await,
+            false => drop(bed.ensure(&*process, &web("one", 31090)).await),
+        }
+        let open = |port: i64| {
+            let is_it = |world: &mut World| {
+                let rules = world.ec2.groups[&bed.network.node_group].ingress.iter();
+                rules.filter(|rule| rule.from == Some(port)).count()
+            };
+            bed.aws.world(is_it)
+        };
+        let mtu = || open(3);
+        assert_eq!((open(31080), open(31090), mtu()), (1, usize::from(!goes), 1), "{what}");
+        bed.aws.clock().step(Duration::from_secs(60));
+        let mark = bed.aws.mark();
+        bed.ensure(&*process, &web("two", 31080)).await;
+        assert_eq!(bed.writes(mark), [""; 0], "{what}");
+        bed.delete(&*process, &web("two", 31080)).await;
+        assert_eq!((open(31080), mtu()), (0, usize::from(!goes)), "{what}");
+        bed.check();
+    }
+}
+
+/// EC2 still shows the rule of the former one, which is closed.
+#[tokio::test]
+async fn a_node_port_that_another_service_gets_at_once_is_looked_at_again() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let [one, two] = ["one", "two"].map(|name| of_kind(name, "nlb", &[]));
+    bed.ensure(&*process, &one).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    let nodes = &bed.network.node_group;
+    let shown = bed.aws.world(|world| world.ec2.groups[nodes].ingress.clone());
+    process.ensure_deleted(CLUSTER, &one).await.unwrap();
+    bed.aws.world(|world| world.ec2.groups.get_mut(nodes).unwrap().ingress = shown);
+    for (after, again) in [(0, Some(Duration::from_secs(2))), (60, None)] {
+        bed.aws.clock().step(Duration::from_secs(after));
+        let came = process.reconcile_one(CLUSTER, &two, &bed.nodes, ServiceAction::Ensure).await;
+        came.result.unwrap();
+        assert_eq!(came.again, again, "{after} s later");
+    }
+    bed.check();
+}
+
+/// The new one has its own rule, for fewer clients.
+#[tokio::test]
+async fn a_node_port_that_moves_to_another_service_is_closed_to_clients_of_the_former_one() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let few = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let (one, two) = (of_kind("one", "nlb", &[]), service("two", &[("type", "nlb")], &[(80, 31080)], few));
+    bed.ensure(&*process, &one).await;
+    bed.ensure(&*process, &two).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*process, &one).await;
+    let open = bed.aws.world(|world| {
+        let rules = world.ec2.groups[&bed.network.node_group].ingress.iter();
+        let of_port = rules.filter(|rule| rule.from == Some(31080)).map(|rule| rule.peer.clone());
+        of_port.filter(|peer| *peer == Peer::V4("0.0.0.0/0".to_owned())).count()
+    });
+    assert_eq!(open, 0);
+    bed.check();
+}
+
 /// Two network balancers whose health checks share a rule, a minute later.
 async fn with_one_health_check() -> (Bed, Arc<dyn LoadBalancer>, Service, Service) {
     let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");

@@ -68,3 +68,24 @@ async fn plans_from_snapshots_are_the_plans_before_and_after_a_sync() {
         bed.check();
     }
 }
+
+#[tokio::test]
+async fn a_snapshot_has_the_names_of_subnets_that_a_wildcard_matches() {
+    let bed = Bed::start("");
+    bed.aws.world(|world| {
+        for (id, zone) in bed.network.public.iter().zip(["a", "b"]) {
+            let tags = &mut world.ec2.subnets.get_mut(id).unwrap().tags;
+            tags.insert("Name".to_owned(), format!("public-{zone}-1"));
+        }
+    });
+    let provider = bed.provider().await;
+    lend(&bed.aws, &*provider).await;
+    for kind in ["nlb", "clb"] {
+        let annotations = [("type", kind), ("subnets", "public-a-*,public-b-?")];
+        let web = service("web", &annotations, &[(80, 31080)], json!({}));
+        let nodes = bed.nodes.clone().into();
+        let item = ServiceWork { service: web.into(), nodes, action: ServiceAction::Ensure, namespace: None };
+        let plan = same(&*provider, &item).await.0.unwrap();
+        assert!(bed.network.public.iter().all(|id| plan.contains(id)), "{plan}");
+    }
+}

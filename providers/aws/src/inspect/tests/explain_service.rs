@@ -103,7 +103,13 @@ async fn targets_are_reported_with_what_their_health_means() {
         let found = api.target_groups(&Which::All).await.unwrap().remove(0);
         let targets = api.target_health(&found.arn).await.unwrap();
         let tags = crate::loadbalancer::claim::Marks::Read(crate::client::Tags::new());
-        let group_seen = crate::loadbalancer::observed::TargetGroup { group: found, attributes: None, targets, tags };
+        let group_seen = crate::loadbalancer::observed::TargetGroup {
+            group: found,
+            attributes: None,
+            targets,
+            tags,
+            was_behind: false,
+        };
         lines(&[group(&group_seen, local)])
     };
     has(&of(true).await, &["good [target group", "expected with externalTrafficPolicy Local"]);

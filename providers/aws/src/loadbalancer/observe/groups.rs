@@ -14,7 +14,6 @@ use crate::loadbalancer::observed::{Network, Observed};
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::reads::Reads;
-use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
 use crate::loadbalancer::wanted::{Goal, Wanted};
 use crate::node::fleet;
@@ -84,18 +83,17 @@ pub(super) async fn read(
     Ok(groups)
 }
 
-/// The groups of the nodes without the cluster's tag, if none of the others has a rule of a network balancer that is
-/// about to be deleted.
+/// The groups of the nodes without the cluster's tag, which may have rules of a network balancer that is about to be
+/// deleted.
 pub(super) async fn of_nodes(
     desired: &Wanted,
     observed: &Observed,
     reads: &Reads,
 ) -> Answer<BTreeMap<String, SecurityGroup>> {
-    let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
     let network = observed.network.as_ref();
     // Also if the balancer is gone: its rules are closed after it.
     let is_possible = network.map_or(desired.network, |network| network.balancer.kind == KIND);
-    if !is_possible || observed.groups.values().any(is_own) {
+    if !is_possible {
         return Ok(BTreeMap::new());
     }
     let nodes = reads.cluster.nodes().map(NodeReader::list).unwrap_or_default();

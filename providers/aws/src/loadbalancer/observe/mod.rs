@@ -247,6 +247,7 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
         let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
         let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
         let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
+        reads.saw_behind(&desired.name, &tags);
         Ok((own, target_groups(desired, groups, &tags, reads).await))
     };
     let needed = future::join(when(wants, reads.api.listeners(&arn)), groups);
@@ -318,7 +319,8 @@ async fn target_groups(
             all.attributes = Err(error);
             None
         });
-        all.found.push(TargetGroup { group, attributes, targets, tags });
+        let was_behind = reads.was_behind(&group.arn, &desired.name);
+        all.found.push(TargetGroup { group, attributes, targets, tags, was_behind });
     }
     all
 }
@@ -372,7 +374,12 @@ async fn unattached(
         None => false,
         // Of another Service, which may be about to create its listener, or to delete it.
         Some(Marks::Read(tags)) => is_named(group) || !names_another(tags, desired, env),
-        Some(Marks::Unread(_)) => is_named(group) || group.balancers.iter().any(|balancer| is_ours(balancer)),
+        Some(Marks::Unread(why)) => {
+            let was_behind = reads.was_behind(&group.arn, &desired.name);
+            // The last chance to say that one may be left over.
+            let is_last = *why == Unread::Denied && matches!(desired.goal, Goal::Absent);
+            is_last || was_behind || is_named(group) || group.balancers.iter().any(|balancer| is_ours(balancer))
+        }
     };
     let there = candidates.into_iter().filter(is_there).collect();
     let found = target_groups(desired, there, &tags, reads).await;

@@ -1,4 +1,5 @@
-//! Serializes changes of the nodes' security groups, and remembers recent ones and the health checks that need rules.
+//! Serializes changes of the nodes' security groups, and remembers recent ones and the clients and health checks that
+//! need rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -11,8 +12,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::{LONG, SETTLED};
 use crate::client::Id;
 use crate::client::write::Ec2Write;
-use crate::loadbalancer::rules::Port;
 use crate::loadbalancer::rules::shared::Recent;
+use crate::loadbalancer::rules::{Port, Rule, Tuple};
 
 #[derive(Debug)]
 pub(in crate::loadbalancer) struct AtNodes {
@@ -22,14 +23,16 @@ pub(in crate::loadbalancer) struct AtNodes {
     written: Mutex<Vec<(Instant, String, Ec2Write, bool)>>,
     /// The ports that network balancers check, by their names.
     probed: Mutex<BTreeMap<String, (Instant, BTreeSet<i32>)>>,
+    /// The rules that network balancers want for their clients, by their names.
+    clients: Mutex<BTreeMap<String, BTreeSet<Tuple>>>,
     /// The ports for which a full group has not all rules, by group and balancer.
     incomplete: Mutex<BTreeMap<(Id, String), BTreeSet<Port>>>,
 }
 
 impl AtNodes {
     pub(super) fn new(cluster: Cluster) -> Self {
-        let (written, probed, incomplete) = Default::default();
-        Self { cluster, turns: Semaphore::new(1), written, probed, incomplete }
+        let (written, probed, clients, incomplete) = Default::default();
+        Self { cluster, turns: Semaphore::new(1), written, probed, clients, incomplete }
     }
 
     /// Waits for other changes to finish. The write's deadline bounds the wait.
@@ -68,6 +71,36 @@ impl AtNodes {
         let mut probed = self.probed.lock();
         probed.retain(|name, (at, _)| name != balancer && now.saturating_duration_since(*at) < LONG);
         probed.extend(ports.map(|ports| (balancer.to_owned(), (now, ports))));
+    }
+
+    /// Records which rules a balancer wants for its clients, before its sync looks at those that are there: it opens
+    /// none that is there for another one, which must not revoke it then. AWS does not know the clients of a balancer.
+    pub(in crate::loadbalancer) fn will_serve(&self, balancer: &str, rules: &[Rule]) {
+        let mut clients = self.clients.lock();
+        match rules {
+            [] => drop(clients.remove(balancer)),
+            rules => drop(clients.insert(balancer.to_owned(), rules.iter().map(Rule::tuple).collect())),
+        }
+    }
+
+    /// Those of the rules that other balancers want for their clients, with the name of one of them.
+    pub(in crate::loadbalancer) fn clients(&self, rules: &[Rule], except: &str) -> BTreeMap<Tuple, String> {
+        let clients = self.clients.lock();
+        let wanted = |rule: &Rule| {
+            let mut others = clients.iter().filter(|(name, _)| *name != except);
+            let (name, _) = others.find(|(_, wanted)| wanted.contains(&rule.tuple()))?;
+            Some((rule.tuple(), name.clone()))
+        };
+        rules.iter().filter_map(wanted).collect()
+    }
+
+    /// Whether a rule that a balancer wants for its clients was closed a moment ago: its sync may have found it.
+    pub(in crate::loadbalancer) fn has_closed(&self, balancer: &str) -> bool {
+        let groups: BTreeSet<String> = self.written.lock().iter().map(|(_, group, ..)| group.clone()).collect();
+        let recent: Vec<Recent> = groups.iter().map(|group| self.recent(group)).collect();
+        let clients = self.clients.lock();
+        let mut wanted = clients.get(balancer).into_iter().flatten();
+        wanted.any(|rule| recent.iter().any(|recent| recent.has_closed(rule)))
     }
 
     /// Records the ports of a balancer for which the group has not all rules: those that it has make room for others.

@@ -155,6 +155,8 @@ struct Remembered {
     /// The tags that this process has written to classic balancers, by name.
     added_tags: BTreeMap<String, Tags>,
     held: BTreeMap<String, Held>,
+    /// The names of the balancers behind which target groups were whose tags may not be read, by ARN.
+    behind: BTreeMap<String, String>,
 }
 
 impl Reads {
@@ -412,7 +414,22 @@ impl Reads {
     }
 
     pub(crate) fn released(&self, object: &str) {
-        self.remembered.lock().held.remove(object);
+        let mut remembered = self.remembered.lock();
+        remembered.held.remove(object);
+        remembered.behind.remove(object);
+    }
+
+    /// Records the target groups of a balancer whose tags may not be read: without the balancer, nothing else shows
+    /// whose they are.
+    pub(crate) fn saw_behind(&self, balancer: &str, tags: &BTreeMap<String, Marks>) {
+        let denied = tags.iter().filter(|(_, marks)| **marks == Marks::Unread(Unread::Denied));
+        let behind = denied.map(|(arn, _)| (arn.clone(), balancer.to_owned()));
+        self.remembered.lock().behind.extend(behind);
+    }
+
+    /// Whether this process saw a target group behind a balancer.
+    pub(crate) fn was_behind(&self, target_group: &str, balancer: &str) -> bool {
+        self.remembered.lock().behind.get(target_group).is_some_and(|name| name == balancer)
     }
 
     /// Records the creation of an object whose tags AWS may show late. A classic balancer may have the name of one that

@@ -23,7 +23,7 @@ pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
     of(CLIENT) || of(HEALTH)
 }
 
-fn is_for_clients(rule: &Rule) -> bool {
+pub(crate) fn is_for_clients(rule: &Rule) -> bool {
     rule.description.starts_with(CLIENT)
 }
 
@@ -40,6 +40,8 @@ pub(crate) struct SharedRules {
     pub(crate) keeps_ports: bool,
     /// Whether no node has the group.
     pub(crate) is_vacant: bool,
+    /// The rules of this balancer that others want for their clients, with the name of one of them.
+    clients: BTreeMap<Tuple, String>,
     others: BTreeMap<String, Probes>,
     own: Probes,
     living: BTreeSet<String>,
@@ -53,6 +55,7 @@ impl SharedRules {
             closes: true,
             keeps_ports: false,
             is_vacant: false,
+            clients: BTreeMap::new(),
             others: observed.other_balancers.clone(),
             own: observed.own_probes.clone(),
             living: observed.network_balancers.clone(),
@@ -62,6 +65,11 @@ impl SharedRules {
     /// The same rules among other neighbors. The balancer itself may be deleted by now.
     pub(crate) fn among(&self, found: Neighbors) -> Self {
         Self { others: found.others, living: found.living, ..self.clone() }
+    }
+
+    /// The same rules, some of which others want for their clients.
+    pub(crate) fn beside(&self, clients: BTreeMap<Tuple, String>) -> Self {
+        Self { clients, ..self.clone() }
     }
 
     pub(crate) fn balancer(&self) -> &str {
@@ -88,11 +96,11 @@ impl SharedRules {
             |rule: &Rule, wanted: &Rule| wanted.is_of_port_of(rule) && is_for_clients(wanted) == is_for_clients(rule);
         close.retain(|rule| !self.keeps_ports || wanted.iter().any(|wanted| is_kept(rule, wanted)));
         let gives_up = close.iter().any(|rule| is_for(rule, &self.balancer));
-        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
+        let relabeled: Vec<Rule> = close.iter().filter_map(|rule| self.relabeled(rule)).collect();
+        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open).chain(&relabeled);
         let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
         let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
         let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
-        let relabeled: Vec<Rule> = close.iter().filter_map(|rule| self.relabeled(rule)).collect();
         close.retain(|rule| !relabeled.iter().any(|stays| stays.tuple() == rule.tuple()));
         // The others open those of their clients.
         let is_of_client = |rule: &Rule| wanted.iter().any(|one| is_for_clients(one) && one.peer == rule.peer);
@@ -113,12 +121,13 @@ impl SharedRules {
         is_gone && self.own.allows(rule)
     }
 
-    /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
-    /// description per rule: that of the first balancer.
+    /// The rule with the description of another balancer whose clients or health checks it allows, if there is one. EC2
+    /// keeps one description per rule: that of the first balancer.
     fn relabeled(&self, rule: &Rule) -> Option<Rule> {
-        let mut others = self.others.iter().filter(|_| !self.is_vacant);
-        let (name, _) = others.find(|(_, probes)| probes.allows(rule))?;
-        Some(rule.clone().described(&format!("{HEALTH}={name}")))
+        let client = self.clients.get(&rule.tuple()).map(|name| format!("{CLIENT}={name}"));
+        let health = || self.others.iter().find(|(_, probes)| probes.allows(rule));
+        let description = client.or_else(|| health().map(|(name, _)| format!("{HEALTH}={name}")));
+        description.filter(|_| !self.is_vacant).map(|description| rule.clone().described(&description))
     }
 }
 
@@ -192,8 +201,13 @@ impl Recent {
         self.0.extend(split(permissions).into_iter().map(|rule| (rule.tuple(), last(rule))));
     }
 
+    /// Whether the rule was, or may have been, closed.
+    pub(crate) fn has_closed(&self, rule: &Tuple) -> bool {
+        matches!(self.0.get(rule), Some(Last::Closed | Last::Unanswered))
+    }
+
     fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
-        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(Last::Closed | Last::Unanswered)));
+        found.retain(|rule| !self.has_closed(&rule.tuple()));
         found
     }
 

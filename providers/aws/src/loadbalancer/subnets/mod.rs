@@ -8,6 +8,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_kit::Glob;
 use ccm_provider::ProviderError;
 
 use super::env::Env;
@@ -53,11 +54,26 @@ pub(crate) fn is_id(item: &str) -> bool {
     item.starts_with(ID_PREFIX)
 }
 
+/// Whether a name of the annotation stands for a `Name` tag. Upstream sends it as a filter of EC2: `*` matches any
+/// characters, `?` one, and `\` makes the next one literal.
+pub(crate) fn matches(name: &str, tag: &str) -> bool {
+    let literal = |char| match char {
+        '*' => '\u{E000}',
+        '?' => '\u{E001}',
+        other => other,
+    };
+    let (mut pattern, mut chars) = (String::new(), name.chars());
+    while let Some(char) = chars.next() {
+        pattern.extend(if char == '\\' { chars.next().map(literal) } else { Some(char) });
+    }
+    Glob::new(&pattern).matches(&tag.chars().map(literal).collect::<String>())
+}
+
 /// In the order of the annotation, because addresses pair with subnets by position. Upstream returns EC2's order.
 fn named(items: &[String], observed: &Observed, env: &Env) -> Result<Vec<String>, ProviderError> {
     let is_meant = |item: &str, subnet: &Subnet| match is_id(item) {
         true => subnet.id == item,
-        false => subnet.vpc == env.vpc && subnet.tags.get(NAME).is_some_and(|name| name == item),
+        false => subnet.vpc == env.vpc && subnet.tags.get(NAME).is_some_and(|name| matches(item, name)),
     };
     let mut left: Vec<&Subnet> = observed.subnets.values().collect();
     left.retain(|subnet| items.iter().any(|item| is_meant(item, subnet)));

@@ -157,3 +157,15 @@ fn a_subnet_that_is_named_twice_is_said() {
         );
     }
 }
+
+#[test]
+fn names_have_the_wildcards_of_ec2s_filters() {
+    let subnets = ["subnet-1 a prod-a1", "subnet-2 b prod-b1", "subnet-3 b test*"];
+    assert_eq!(name(&subnets, &["prod-b*", "prod-a?"]).unwrap(), "subnet-2 subnet-1");
+    assert_eq!(name(&subnets, &["*", "prod-a1", "prod-b1"]).unwrap(), "subnet-1 subnet-2 subnet-3");
+    assert_eq!(name(&subnets, &[r"test\*"]).unwrap(), "subnet-3");
+    for (item, found) in [("prod-*", 2), ("prod-?", 0), (r"prod-\*", 0), ("PROD-a1", 0)] {
+        let error = name(&subnets, &[item]).unwrap_err();
+        assert!(error.contains(&format!("expected to find 1, but found {found} subnets")), "{error}");
+    }
+}

@@ -21,7 +21,7 @@ use super::neighbors;
 use super::observed::Neighbors;
 use super::plan::security_groups::steps;
 use super::reads::{Reads, Refused};
-use super::rules::shared::{Change, MTU, SharedRules, is_for};
+use super::rules::shared::{Change, MTU, SharedRules, is_for, is_for_clients};
 use super::rules::{Rule, port, split};
 use super::settling;
 use super::step::{Besides, Room, Step};
@@ -200,13 +200,20 @@ async fn at_nodes(
         drop(turn);
         known = Some(neighbors_of(rules, reads).await?);
     };
+    let clients: Vec<Rule> = change.relabeled.iter().filter(|rule| is_for_clients(rule)).cloned().collect();
     for step in steps::of_change(id, change) {
         // Rules are opened first: whether EC2 has room for old and new ones is not known.
         let step = Step { besides: Besides::Shared(rules.clone()), ..step };
         match single(&step, outputs, reads).await {
-            // Only the description is wrong then; upstream changes none.
+            // Only the description is wrong then; upstream changes none. But nobody would close a rule for clients that
+            // keeps the name.
             Err(error) if is_description(&step.write) && matches!(error.class(), ErrorClass::Denied { .. }) => {
-                tracing::warn!(%error, "the rule keeps the name of another load balancer");
+                tracing::warn!(%error, "rules for health checks keep the name of another load balancer");
+                let close = steps::revoke(group, clients.clone(), "the load balancer no longer needs it");
+                let open = steps::authorize(group, clients.clone(), "another load balancer needs it");
+                for step in close.iter().chain(&open) {
+                    single(step, outputs, reads).await?;
+                }
             }
             answer => answer?,
         }
@@ -218,10 +225,12 @@ async fn neighbors_of(rules: &SharedRules, reads: &Reads) -> Result<Neighbors, P
     of_read(neighbors::read(rules.balancer(), &BTreeMap::new(), reads).await)
 }
 
-/// The whole change of a node group; `None` if it needs the neighbors. Balancers that check the same ports may have come
+/// The whole change of a node group; `None` if it needs the neighbors. Balancers that need the same rules may have come
 /// since the plan was made, and since the neighbors were read: those have said so.
 fn among(rules: &SharedRules, group: &SecurityGroup, known: Option<Neighbors>, reads: &Reads) -> Option<Change> {
     let recent = reads.at_nodes.recent(&group.id);
+    let closed = rules.change_now(group, false, &recent).close;
+    let rules = rules.beside(reads.at_nodes.clients(&closed, rules.balancer()));
     let change = rules.change_now(group, false, &recent);
     if !change.takes_probes_away() {
         return Some(change);

@@ -6,7 +6,7 @@ use super::security::of_group;
 use super::{KIND, group, step};
 use crate::annotations::Kind as BalancerKind;
 use crate::client::write::ElbV2Write;
-use crate::loadbalancer::claim::{self, Claim, Unread};
+use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Observed, TargetGroup};
 use crate::loadbalancer::plan::security_groups::{delete, nodes};
@@ -44,6 +44,11 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
             claim if claim.is_ours() => {
                 let delete = group::delete(found, reason).part(Kind::Retire, name.clone());
                 planned.steps.push(delete.needs(&[Kind::Retire]));
+            }
+            _ if found.tags == Marks::Unread(Unread::Denied) => {
+                let text = "not deleted: its tags cannot be read, and nothing else shows whether it was created for \
+                            this Service; delete it if no Service needs it";
+                planned.findings.push(Finding::warning("target group", text).value(name));
             }
             _ => planned.findings.push(kept("target group", name)),
         }

@@ -256,14 +256,25 @@ fn network_goal(
     Ok((network_rules(&desired.name, network, &cidrs), groups))
 }
 
-fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Vec<Rule> {
-    let clients = network.ports.iter().map(|port| (transport(&port.traffic_protocol), port.node_port));
-    let clients: BTreeSet<(&str, i32)> = clients.collect();
-    let probed = network.probed();
+/// The rules of a network balancer for its clients.
+pub(crate) fn client_rules(balancer: &str, network: &Network) -> Vec<Rule> {
+    let ports = network.ports.iter().map(|port| (transport(&port.traffic_protocol), port.node_port));
+    let ports: BTreeSet<(&str, i32)> = ports.collect();
     let ranges: Vec<Peer> = network.common.source_ranges.iter().map(peer).collect();
+    let mut rules = Vec::new();
+    for (protocol, port) in ports {
+        let peers = ranges.iter().cloned();
+        rules.extend(peers.map(|peer| Rule::port(protocol, port, peer).described(&format!("{CLIENT}={balancer}"))));
+    }
+    rules
+}
+
+fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) -> Vec<Rule> {
+    let clients = client_rules(balancer, network);
+    let probed = network.probed();
     // A client rule for 0.0.0.0/0 allows the health checks too.
-    let world = matches!(&*ranges, [Peer::Ipv4(cidr)] if cidr == "0.0.0.0/0");
-    let implied = world && clients == probed.iter().map(|port| ("tcp", *port)).collect();
+    let from_all = |port: &i32| Rule::port("tcp", *port, Peer::Ipv4("0.0.0.0/0".to_owned())).tuple();
+    let implied = clients.iter().map(Rule::tuple).eq(probed.iter().map(from_all));
     let mut rules = Vec::new();
     if !implied {
         for port in &probed {
@@ -271,9 +282,6 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
             rules.extend(peers.map(|peer| Rule::port("tcp", *port, peer).described(&format!("{HEALTH}={balancer}"))));
         }
     }
-    for (protocol, port) in clients {
-        let peers = ranges.iter().cloned();
-        rules.extend(peers.map(|peer| Rule::port(protocol, port, peer).described(&format!("{CLIENT}={balancer}"))));
-    }
+    rules.extend(clients);
     rules
 }

@@ -31,7 +31,7 @@ pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
     let id = Id::from(group);
     let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
     let close = revoke(&id, change.close, "the load balancer no longer needs it");
-    let relabeled = describe(&id, change.relabeled, "health checks of another load balancer need it");
+    let relabeled = describe(&id, change.relabeled, "another load balancer needs it");
     [open, relabeled, close].into_iter().flatten().collect()
 }
 
