@@ -163,7 +163,7 @@ build() {
 	(
 		cd "$(module_of "$name")"
 		# GOFLAGS of the user could set -mod=vendor or build tags, which must not change the build.
-		GOFLAGS='' CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath \
+		GOFLAGS='' CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath -gcflags all=-dwarf=false \
 			-ldflags "-s -w ${stamp[*]-}" -o "$temp" "$package"
 	) >"$log" 2>&1 9>&- &
 	child=$!

@@ -30,7 +30,7 @@ const DELETE: Flag = Flag::new(
     "Delete them: print the plan, ask for confirmation, check again, then delete.",
 );
 const YES: Flag = Flag::new(SECTION, "yes", Kind::Bool, "false", "With --delete: do not ask.");
-const GONE: Flag = Flag::new(
+pub(super) const GONE: Flag = Flag::new(
     SECTION,
     "cluster-is-gone",
     Kind::Bool,

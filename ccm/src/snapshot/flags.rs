@@ -11,11 +11,12 @@ use crate::options::parse;
 use crate::program::Program;
 
 /// Flags of the program. Plans do not depend on the address of the cluster, on credentials or on paths.
-const OWN: [&str; 15] = [
+const OWN: [&str; 17] = [
     "allocate-node-cidrs",
     "allow-emptying-load-balancers",
     "cidr-allocator-type",
     "cloud-provider",
+    "cloud-provider-platforms",
     "cluster-cidr",
     "cluster-name",
     "configure-cloud-routes",
@@ -26,6 +27,7 @@ const OWN: [&str; 15] = [
     "node-cidr-mask-size-ipv6",
     "node-deletion-budget",
     "node-deletion-budget-percent",
+    "node-lifecycle-wait-timeout",
     "service-cluster-ip-range",
 ];
 const CONTROLLERS: &str = "controllers";

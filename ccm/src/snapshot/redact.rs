@@ -7,12 +7,13 @@ use std::sync::{Arc, LazyLock};
 
 use ccm_controllers::service::conditions;
 use ccm_provider::well_known::{ANNOTATION_PROVISIONED_BY, REASON_NO_ROUTE, REASON_ROUTE_CREATED};
-use ccm_provider::{Lookup, Node, PersistentVolume, Service, Taint, VolumeSource};
+use ccm_provider::{Lookup, Node, PersistentVolume, Service, ServiceKey, Taint, VolumeSource};
+use ccm_runtime::store::{EndpointSlice, Namespace};
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::record::{Answer, Answers};
-use super::{Document, Listed};
+use super::{Document, Listed, ListedRelated};
 
 /// Replaces a redacted text.
 const REDACTED: &str = "[redacted]";
@@ -23,11 +24,16 @@ const NETWORK_REASONS: [&str; 2] = [REASON_ROUTE_CREATED, REASON_NO_ROUTE];
 
 /// Removes everything that no plan reads. `prefixes` are those of the provider's Service annotations.
 pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
+    // Its settings may select by labels.
+    let facts = document.provider.facts.to_string();
     for service in &mut document.services {
-        prune_service(service, prefixes);
+        prune_service(service, prefixes, &facts);
+    }
+    if let Some(ListedRelated::Objects { endpoint_slices, namespaces }) = &mut document.related {
+        prune_related(&document.services, endpoint_slices, namespaces, &facts);
     }
     let unmanaged = document.provider.unmanaged.as_ref().map(|(key, _)| &**key);
-    let named = Named::new(&document.services, &document.answers, unmanaged);
+    let named = Named::new(&document.services, &document.answers, unmanaged, facts);
     for node in &mut document.nodes {
         prune_node(node, &named);
     }
@@ -54,25 +60,56 @@ fn is_for_balancers(key: &str) -> bool {
     domain.starts_with("service.") || name.contains("loadbalancer") || name.starts_with("aws")
 }
 
-fn prune_service(service: &mut Service, prefixes: &[&str]) {
-    let balanced = service.is_load_balancer() || service.has_finalizer();
+fn is_balanced(service: &Service) -> bool {
+    service.is_load_balancer() || service.has_finalizer()
+}
+
+fn prune_service(service: &mut Service, prefixes: &[&str], facts: &str) {
+    let balanced = is_balanced(service);
     let read = |key: &str| is_for_balancers(key) || prefixes.iter().any(|prefix| key.starts_with(prefix));
     service.metadata.annotations.retain(|key, _| balanced && read(key));
-    service.metadata.labels.clear();
+    service.metadata.labels.retain(|key, _| balanced && has_word(facts, key));
     service.spec.selector = None;
     service.status.conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
+}
+
+/// Keeps what belongs to Services with a load balancer.
+fn prune_related(
+    services: &[Service],
+    slices: &mut Option<Vec<EndpointSlice>>,
+    namespaces: &mut Option<Vec<Namespace>>,
+    facts: &str,
+) {
+    let keys: BTreeSet<ServiceKey> = services.iter().filter(|service| is_balanced(service)).map(Service::key).collect();
+    slices.iter_mut().for_each(|slices| slices.retain(|slice| keys.contains(&slice.service_key())));
+    if let Some(namespaces) = namespaces {
+        namespaces.retain(|namespace| keys.iter().any(|key| key.namespace == namespace.name));
+        for namespace in namespaces {
+            namespace.labels = namespace.labels.iter().filter(|(key, _)| has_word(facts, key)).collect();
+        }
+    }
+}
+
+/// Whether a text has a label key as a whole word: `poolside` does not contain `pool`.
+fn has_word(text: &str, key: &str) -> bool {
+    let part_of_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    text.match_indices(key).any(|(at, _)| {
+        let before = text.get(..at).and_then(|text| text.chars().next_back());
+        let after = text.get(at + key.len()..).and_then(|text| text.chars().next());
+        !before.is_some_and(part_of_key) && !after.is_some_and(part_of_key)
+    })
 }
 
 /// Label keys of nodes outside the Kubernetes domains that plans may read.
 struct Named {
     /// Labels that the cloud sets or reads.
     by_cloud: BTreeSet<String>,
-    /// The kept annotations of Services, which may contain names of node labels.
-    annotations: String,
+    /// The settings of the provider and the kept annotations of Services, which may contain names of node labels.
+    texts: String,
 }
 
 impl Named {
-    fn new(services: &[Service], answers: &Answers, unmanaged: Option<&str>) -> Self {
+    fn new(services: &[Service], answers: &Answers, unmanaged: Option<&str>, facts: String) -> Self {
         let mut by_cloud: BTreeSet<String> = unmanaged.into_iter().map(str::to_owned).collect();
         let instances = answers.instances.iter().flat_map(|instances| instances.lookups.values());
         for lookup in instances.flat_map(BTreeMap::values) {
@@ -83,21 +120,12 @@ impl Named {
             }
         }
         let values = services.iter().flat_map(|service| service.metadata.annotations.values());
-        Self { by_cloud, annotations: values.cloned().collect::<Vec<_>>().join("\n") }
+        let texts: Vec<String> = values.cloned().chain([facts]).collect();
+        Self { by_cloud, texts: texts.join("\n") }
     }
 
     fn has(&self, key: &str) -> bool {
-        of_kubernetes(key) || self.by_cloud.contains(key) || self.is_in_annotations(key)
-    }
-
-    /// Matches whole words: `poolside` does not contain `pool`.
-    fn is_in_annotations(&self, key: &str) -> bool {
-        let part_of_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        self.annotations.match_indices(key).any(|(at, _)| {
-            let before = self.annotations.get(..at).and_then(|text| text.chars().next_back());
-            let after = self.annotations.get(at + key.len()..).and_then(|text| text.chars().next());
-            !before.is_some_and(part_of_key) && !after.is_some_and(part_of_key)
-        })
+        of_kubernetes(key) || self.by_cloud.contains(key) || has_word(&self.texts, key)
     }
 }
 
@@ -271,6 +299,36 @@ mod tests {
     }
 
     #[test]
+    fn labels_that_the_settings_of_the_provider_select_by_are_kept_and_no_others() {
+        let service = |name: &str, kind: &str| {
+            let labels = json!({"tier": "gold", "owner": "jane"});
+            json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}, "spec": {"type": kind}})
+        };
+        let slice = |service: &str| json!({"name": service, "namespace": "shop", "service": service, "ready": ["n"]});
+        let namespace = |name: &str| json!({"name": name, "labels": {"team": "a", "customer": "b"}});
+        let mut document: Document = serde_json::from_value(json!({
+            "kind": "Snapshot", "version": 1, "ccm": "0", "taken": "2026-01-01T00:00:00Z", "redacted": 0, "flags": {}, "plan": null,
+            "provider": {"name": "p", "facts": {"selectors": [{"tier": "gold"}, "team in (a)", {"pool": "x"}]}},
+            "nodes": [{"name": "n", "labels": {"pool": "x", "poolside": "y"}}],
+            "services": [service("web", "LoadBalancer"), service("db", "ClusterIP")],
+            "related": {"objects": {
+                "endpointSlices": [slice("web"), slice("db")],
+                "namespaces": [namespace("shop"), namespace("bank")],
+            }},
+            "answers": serde_json::to_value(Answers::default()).unwrap(),
+        }))
+        .unwrap();
+        prune(&mut document, &[]);
+        let pruned = serde_json::to_value(&document).unwrap();
+        assert_eq!(pruned["services"][0]["metadata"]["labels"], json!({"tier": "gold"}));
+        assert_eq!(pruned["services"][1]["metadata"].get("labels").unwrap_or(&json!({})), &json!({}));
+        assert_eq!(pruned["nodes"][0]["labels"], json!({"pool": "x"}));
+        let related =
+            json!({"endpointSlices": [slice("web")], "namespaces": [{"name": "shop", "labels": {"team": "a"}}]});
+        assert_eq!(pruned["related"]["objects"], related);
+    }
+
+    #[test]
     fn likely_secrets_are_replaced_and_counted() {
         for (text, clean) in [
             ("x -----BEGIN PRIVATE KEY-----\ncanary", "[redacted]"),
@@ -354,13 +412,13 @@ mod tests {
             .unwrap()
         };
         let mut balanced = service("LoadBalancer");
-        prune_service(&mut balanced, &["lb.example.com/"]);
+        prune_service(&mut balanced, &["lb.example.com/"], "");
         let keys: Vec<&str> = balanced.metadata.annotations.keys().map(String::as_str).collect();
         assert_eq!(keys, ["k8s.io/Aws-Load-balancer-x", "lb.example.com/y", "service.beta.kubernetes.io/x"]);
         assert_eq!(balanced.status.conditions.len(), 1);
         assert!(!serde_json::to_string(&balanced).unwrap().contains("canary"));
         let mut internal = service("ClusterIP");
-        prune_service(&mut internal, &["lb.example.com/"]);
+        prune_service(&mut internal, &["lb.example.com/"], "");
         assert!(internal.metadata.annotations.is_empty());
     }
 
@@ -368,7 +426,7 @@ mod tests {
     fn node_labels_stay_where_a_plan_may_read_them() {
         let named = Named {
             by_cloud: BTreeSet::from(["example.com/rack".to_owned()]),
-            annotations: "pool=web,example.com/tier=front".into(),
+            texts: "pool=web,example.com/tier=front".into(),
         };
         for (key, stays) in [
             ("topology.kubernetes.io/zone", true),
@@ -414,7 +472,7 @@ mod tests {
             let mut node: Node = serde_json::from_value(json!({"name": "a", "networkUnavailable": ["True", reason],
                 "labels": {"team": "canary"}, "taints": taints}))
             .unwrap();
-            prune_node(&mut node, &Named { by_cloud: BTreeSet::new(), annotations: String::new() });
+            prune_node(&mut node, &Named { by_cloud: BTreeSet::new(), texts: String::new() });
             node
         };
         let foreign = node("canary");

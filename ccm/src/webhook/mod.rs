@@ -258,8 +258,12 @@ impl Hooks {
             match &mut memory {
                 _ if more == 0 => {}
                 None => memory = Some(self.memory.clone().acquire_many_owned(more).await.map_err(|_| busy())?),
-                // Waiting with a share in hand could be a deadlock.
-                Some(memory) => memory.merge(self.memory.clone().try_acquire_many_owned(more).map_err(|_| busy())?),
+                // Several that wait with a share in hand could wait for each other. One that stops sending gives its share
+                // back within this time.
+                Some(memory) => {
+                    let rest = tokio::time::timeout(PACE, self.memory.clone().acquire_many_owned(more)).await;
+                    memory.merge(rest.map_err(|_| busy())?.map_err(|_| busy())?);
+                }
             }
             if more > 0 {
                 due = Instant::now() + PACE;

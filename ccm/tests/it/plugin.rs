@@ -198,6 +198,11 @@ fn a_file_of_this_machine_is_not_asked_of_the_pod() {
         let text = format!("--in-cluster runs the command in a pod, which has no file of this machine; {text}");
         refused(command, &["--in-cluster", "--master=http://127.0.0.1:1"], &[(words, &text)]);
     }
+    // In the pod, the load balancers of the cluster would be orphans.
+    let gone: &[&str] = &["--cluster-is-gone", "--delete", "--yes"];
+    let text =
+        "--in-cluster and --cluster-is-gone contradict each other: the cluster of the pod is there; leave one out";
+    refused("orphans", &["--in-cluster"], &[(gone, text)]);
 }
 
 #[tokio::test]

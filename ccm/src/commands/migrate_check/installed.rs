@@ -14,6 +14,7 @@ use ccm_runtime::{Client, election};
 
 use super::objects::{ConfigMap, Container, Item, Pod};
 use super::running::{self, Component};
+use crate::commands::orphans::GONE;
 use crate::commands::{Call, kubeconfig, page, target};
 use crate::exit::{Exit, Failure, Verdict};
 use crate::flags::value;
@@ -233,6 +234,13 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
 
 /// The pod has no file of the user's machine, and its own are not written.
 fn stays_in_pod(values: &FlagValues) -> Result<(), Failure> {
+    // In the pod nothing would contradict it, and the load balancers of a cluster that lives would be orphans.
+    if values.bool(GONE.name) {
+        let gone = GONE.name;
+        let text =
+            format!("--in-cluster and --{gone} contradict each other: the cluster of the pod is there; leave one out");
+        return Err(Failure::error(text));
+    }
     for (name, fix) in LOCAL {
         let value = values.text(name);
         let is_stdout = value == "-" && fix != ELSEWHERE;

@@ -42,6 +42,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 {{/* Settings that render and then do not work. */}}
 {{- define "ccm.checks" }}
+{{- if and .Values.image.tag .Values.image.digest }}
+{{- fail (printf "image.tag %s and image.digest %s: the digest wins; leave out the tag, or set image.digest to the digest of your image or to the empty string" .Values.image.tag .Values.image.digest) }}
+{{- end }}
+{{- $strategy := .Values.updateStrategy.type | default "RollingUpdate" }}
+{{- if or (and (eq $strategy "OnDelete") (eq .Values.kind "Deployment")) (and (eq $strategy "Recreate") (eq .Values.kind "DaemonSet")) }}
+{{- fail (printf "updateStrategy.type %s: a %s has none of that name; use RollingUpdate, or OnDelete with a DaemonSet and Recreate with a Deployment" $strategy .Values.kind) }}
+{{- end }}
 {{- $loopback := or (hasPrefix "127." .Values.bindAddress) (eq .Values.bindAddress "::1") }}
 {{- if and .Values.metrics.serviceMonitor.enabled (or $loopback (eq (int .Values.securePort) 0)) }}
 {{- fail (printf "metrics.serviceMonitor.enabled: Prometheus cannot reach the port at bindAddress %s, securePort %d; set bindAddress to 0.0.0.0, which means all addresses of the node, IPv4 and IPv6" .Values.bindAddress (int .Values.securePort)) }}

@@ -102,6 +102,17 @@ fn settings_that_would_not_work_are_refused_with_the_fix() {
     let webhook =
         "volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b,volumeWebhook.port=10258";
     refused(&with(webhook), &["volumeWebhook.port", "10258"]);
+    let digest = format!("image.digest=sha256:{},image.tag=mine", "a".repeat(64));
+    refused(&with(&digest), &["image.tag mine", "image.digest", "the digest wins"]);
+    let on_delete = "updateStrategy.type=OnDelete,updateStrategy.rollingUpdate=null";
+    refused(&with(&format!("kind=Deployment,{on_delete}")), &["updateStrategy.type OnDelete", "a Deployment has none"]);
+    refused(
+        &with("updateStrategy.type=Recreate,updateStrategy.rollingUpdate=null"),
+        &["Recreate", "a DaemonSet has none"],
+    );
+    // A trial is a Deployment of one replica.
+    let trial = template(&helm, &["--set", &with(&format!("trial=true,{on_delete}"))]).unwrap();
+    assert!(trial.contains("kind: Deployment") && !trial.contains("OnDelete"), "{trial}");
     for works in ["metrics.serviceMonitor.enabled=true,bindAddress=::", "hostNetwork=false,bindAddress=0.0.0.0"] {
         template(&helm, &["--set", &with(works)]).unwrap();
     }
