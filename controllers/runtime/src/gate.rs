@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -205,7 +206,7 @@ impl Gate {
         for step in &plan.steps {
             self.metrics.plan_step(step.verb.as_str(), &step.kind, self.dry_run);
         }
-        self.metrics.plans().note(&*plan.subject, &plan.to_string());
+        self.metrics.plans().planned(plan);
         if !self.dry_run {
             log_plan(plan, |number, of, what| tracing::debug!(subject = %plan.subject, "Plan {number}/{of}: {what}"));
             return;
@@ -352,12 +353,14 @@ impl ItemAnswer for ServiceAnswer {
 }
 
 /// A plan as entries of a log, one for each step and finding: an entry is one line.
-fn log_plan(plan: &Plan, entry: impl Fn(usize, usize, String)) {
-    let steps = plan.steps.iter().map(ToString::to_string);
-    let findings = plan.findings.iter().map(|finding| format!("note: {finding}"));
-    let of = plan.steps.len() + plan.findings.len();
-    for (at, what) in steps.chain(findings).enumerate() {
-        entry(at + 1, of, what);
+/// Formats nothing by itself: thousands of plans may be shown at a level that is not logged.
+fn log_plan(plan: &Plan, entry: impl Fn(usize, usize, &dyn Display)) {
+    let (steps, of) = (plan.steps.len(), plan.steps.len() + plan.findings.len());
+    for (at, step) in plan.steps.iter().enumerate() {
+        entry(at + 1, of, step);
+    }
+    for (at, finding) in plan.findings.iter().enumerate() {
+        entry(steps + at + 1, of, &format_args!("note: {finding}"));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::ErrorClass;
+use ccm_provider::{ErrorClass, Plan};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -61,10 +61,30 @@ impl Failed {
     }
 }
 
+/// A plan is formatted only when somebody looks at it.
+#[derive(Debug)]
+enum Text {
+    Error(String),
+    Plan(Plan),
+}
+
+impl Text {
+    fn shown(&self) -> String {
+        match self {
+            Self::Error(text) => text.clone(),
+            Self::Plan(plan) => shortened(&plan.to_string()),
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
 #[derive(Debug)]
 struct Entry {
     subject: String,
-    text: String,
+    text: Text,
     count: u64,
     at: Instant,
     failure: Option<Failure>,
@@ -83,9 +103,9 @@ struct Failure {
 pub struct Recent(Mutex<VecDeque<Entry>>);
 
 impl Recent {
-    /// Records a text about a subject.
-    pub fn note(&self, subject: impl Into<String>, text: &str) {
-        self.push(subject.into(), text, None);
+    /// Records a plan.
+    pub fn planned(&self, plan: &Plan) {
+        self.push(plan.subject.to_string(), Text::Plan(plan.clone()), None);
     }
 
     /// Records a failure of a controller, and the time of its retry.
@@ -97,7 +117,7 @@ impl Recent {
         next: Option<Duration>,
     ) {
         let next = next.map(|next| Instant::now() + next);
-        self.push(subject, error, Some(Failure { controller, class, next, settled: false }));
+        self.push(subject, Text::Error(shortened(error)), Some(Failure { controller, class, next, settled: false }));
     }
 
     /// Records that a failed sync has succeeded.
@@ -125,7 +145,7 @@ impl Recent {
         };
         let happened = |entry: &Entry| RecentEntry {
             subject: entry.subject.clone(),
-            text: entry.text.clone(),
+            text: entry.text.shown(),
             count: entry.count,
             seconds_ago: entry.at.elapsed().as_secs(),
             failure: entry.failure.as_ref().map(failed),
@@ -133,7 +153,7 @@ impl Recent {
         self.0.lock().iter().rev().map(happened).collect()
     }
 
-    fn push(&self, subject: String, text: &str, failure: Option<Failure>) {
+    fn push(&self, subject: String, text: Text, failure: Option<Failure>) {
         let mut entries = self.0.lock();
         let controller = |failure: &Option<Failure>| failure.as_ref().map(|failure| failure.controller);
         let same = |entry: &Entry| entry.subject == subject && controller(&entry.failure) == controller(&failure);
@@ -143,7 +163,6 @@ impl Recent {
         if entries.len() >= KEPT {
             entries.pop_front();
         }
-        let text = text.chars().take(LONGEST).collect();
         entries.push_back(Entry { subject, text, count, at: Instant::now(), failure });
     }
 }
@@ -177,18 +196,27 @@ impl Metrics {
 mod tests {
     use std::time::Duration;
 
+    use ccm_provider::Finding;
+
     use super::*;
+
+    fn plan(subject: &str, text: &str) -> Plan {
+        let mut plan = Plan::new(subject);
+        plan.findings.push(Finding::warning("key", text));
+        plan
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_latest_comes_first_and_a_subject_has_one_entry() {
         let recent = Recent::default();
-        recent.note("a", "one");
-        recent.note("b", "two");
-        recent.note("a", "three");
+        recent.planned(&plan("a", "one"));
+        recent.planned(&plan("b", "two"));
+        recent.planned(&plan("a", "three"));
         tokio::time::advance(Duration::from_secs(7)).await;
         let list = recent.list();
-        let short: Vec<_> = list.iter().map(|h| (&*h.subject, &*h.text, h.count, h.seconds_ago)).collect();
-        assert_eq!(short, [("a", "three", 2, 7), ("b", "two", 1, 7)]);
+        let short: Vec<_> = list.iter().map(|h| (&*h.subject, h.count, h.seconds_ago)).collect();
+        assert_eq!(short, [("a", 2, 7), ("b", 1, 7)]);
+        assert_eq!(list[0].text, plan("a", "three").to_string());
     }
 
     #[tokio::test(start_paused = true)]
@@ -220,7 +248,7 @@ mod tests {
         assert_eq!(recent.list().iter().map(settled).collect::<Vec<_>>(), [true, false]);
         fail();
         assert_eq!(recent.list()[0].count, 1, "it counts from 1 again");
-        recent.note("node a", "a plan");
+        recent.planned(&plan("node a", "a plan"));
         assert!(serde_json::to_value(recent.list()).unwrap()[0].get("settled").is_none());
     }
 
@@ -228,7 +256,7 @@ mod tests {
     fn a_storm_keeps_only_the_last_subjects_and_short_texts() {
         let recent = Recent::default();
         for number in 0..1000 {
-            recent.note(format!("node {number}"), &"é".repeat(10_000));
+            recent.planned(&plan(&format!("node {number}"), &"é".repeat(10_000)));
         }
         let list = recent.list();
         assert_eq!((list.len(), &*list[0].subject), (KEPT, "node 999"));

@@ -298,7 +298,8 @@ async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Opt
         tracing::warn!("no routes: Neutron has neither the extension extraroute-atomic nor extraroute");
         return Ok(None);
     };
-    let settings = routes::Settings { router, cluster_cidrs: parts.cluster_cidrs.clone(), extensions };
+    let (cluster_cidrs, identity) = (parts.cluster_cidrs.clone(), parts.identity.clone());
+    let settings = routes::Settings { router, cluster_cidrs, identity, extensions };
     Ok(Some(RouterRoutes::new(RouterTable::new(settings, &parts.client), cluster.clone())))
 }
 

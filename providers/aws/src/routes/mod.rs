@@ -233,10 +233,11 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
     if !route.gateway.is_empty() {
         return Target::Foreign(route.gateway.clone());
     }
+    let instance = route.instance.as_deref().and_then(InstanceId::parse);
     if route.blackhole {
-        return Target::Blackhole;
+        return Target::Blackhole(instance);
     }
-    match route.instance.as_deref().and_then(InstanceId::parse) {
+    match instance {
         Some(id) => Target::Hop(id),
         None => Target::Foreign(route.interface.clone().unwrap_or_else(|| "something that is not an instance".into())),
     }
@@ -244,7 +245,7 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
 
 /// Whether the target of a route is stopped or missing: the route is removed when no node has its range.
 pub(crate) fn is_blackhole(route: &ec2::Route) -> bool {
-    leads_to(route) == Target::Blackhole
+    matches!(leads_to(route), Target::Blackhole(_))
 }
 
 /// The write that removes a blackhole route; `None` if the route is not in the table any more. Fails if its target

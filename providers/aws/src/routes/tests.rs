@@ -2,7 +2,7 @@ use super::*;
 use crate::node::fleet;
 use crate::node::instances::tests::lend;
 use crate::tests::world::{World, eni, id, new_interface, owned};
-use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
+use ccm_cloudsim::aws::ec2::model::{InstanceState, Route as Leads, Target};
 use ccm_kit::Cluster;
 use ccm_provider::{ErrorClass, Node, NodeRef, Route, Routes};
 use ccm_provider_contract::TestCluster;
@@ -224,6 +224,34 @@ async fn a_route_that_is_there_writes_nothing_and_one_that_is_gone_is_deleted() 
     assert!(world.calls().iter().all(|call| call.starts_with("Describe")));
     world.fail("DeleteRoute", "InvalidRoute.NotFound", 1);
     routes.delete("k", &[listed(Some("a"), "10.1.1.0/24")]).await[0].as_ref().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_node_keeps_its_route_and_a_stopped_gateway_that_of_a_node_of_another_cloud() {
+    let with = |node: NodeRef, range: &str| Arc::new(Node { pod_cidrs: [range.into()].into(), ..(*node).clone() });
+    let far = Node { name: "far".into(), provider_id: Some("hybrid://x".into()), ..Node::default() };
+    let far = with(Arc::new(far), "10.1.7.0/24");
+    let (a, b) = (with(node("a", 1), "10.1.1.0/24"), with(node("b", 2), "10.1.2.0/24"));
+    let leads = vec![to_instance("10.1.1.0/24", 1), to_instance("10.1.2.0/24", 2), to_instance("10.1.7.0/24", 3)];
+    let (world, routes, nodes) = bed(vec![a.clone(), b, far], leads);
+    for number in 1..=3 {
+        world.instance(number, |instance| instance.state = InstanceState::Stopped);
+    }
+    let list = routes.list("k").await.unwrap();
+    assert_eq!(text(&list), ["k-10.1.1.0/24 10.1.1.0/24 -> a", "k-10.1.2.0/24 10.1.2.0/24 -> b"]);
+    world.interface(1, |interface| interface.source_dest_check = false);
+    routes.create("k", &[new("a", "10.1.1.0/24")]).await[0].as_ref().unwrap();
+    assert!(world.calls().iter().all(|call| call.starts_with("Describe")));
+    nodes.set_nodes(vec![a]);
+    let list = routes.list("k").await.unwrap();
+    assert_eq!(
+        text(&list),
+        [
+            "k-10.1.1.0/24 10.1.1.0/24 -> a",
+            "k-10.1.2.0/24 10.1.2.0/24 -> nowhere",
+            "k-10.1.7.0/24 10.1.7.0/24 -> nowhere"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,6 +56,28 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     bed.check();
 }
 
+/// The kubelet registers a second node for the same machine, and the first is deleted.
+#[tokio::test]
+async fn an_instance_whose_node_was_renamed_keeps_its_tags_until_the_last_node_is_deleted() {
+    let bed = Bed::start("");
+    let provider = bed.provider_with_flags(&[("tags", "env=prod"), ("resources", "instance")]).await;
+    let cluster = lend(&bed.aws, &*provider).await;
+    let task = provider.node_task("tagging").unwrap();
+    let id = bed.nodes[0].provider_id.clone().unwrap();
+    let renamed = work("b", &id, false);
+    cluster.set_nodes(renamed.node.clone().into_iter().collect());
+    task.run(std::slice::from_ref(&renamed)).await[0].as_ref().unwrap();
+    let gone = work("a", &id, true);
+    assert!(task.plan(&gone).await.unwrap().steps.is_empty());
+    task.run(std::slice::from_ref(&gone)).await[0].as_ref().unwrap();
+    assert_eq!(tagged(&bed), 1);
+    cluster.set_nodes(Vec::new());
+    assert_eq!(task.plan(&gone).await.unwrap().steps.len(), 1);
+    task.run(&[work("b", &id, true)]).await[0].as_ref().unwrap();
+    assert_eq!(tagged(&bed), 0);
+    bed.check();
+}
+
 /// The role may tag instances with the cluster's tag only, and one has none; or one has fifty tags.
 #[tokio::test]
 async fn one_refused_instance_among_forty_keeps_no_other_from_its_tags() {

@@ -194,7 +194,7 @@ fn is_uid(text: &str) -> bool {
 /// The target of a route.
 fn target(route: &Route, network_project: &str) -> Target<Hop> {
     if route.warnings.iter().any(|warning| warning.code == MISSING) {
-        return Target::Blackhole;
+        return Target::Blackhole(None);
     }
     let instance = ResourceId::parse(&route.next_hop_instance);
     match instance {

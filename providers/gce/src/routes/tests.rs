@@ -61,6 +61,6 @@ fn a_route_leads_to_an_instance_a_blackhole_or_something_else() {
     };
     assert_eq!(of(instance.clone()), Target::Hop(Hop { zone: "z-a".to_owned(), name: "n1".to_owned() }));
     let warnings = vec![crate::client::network::RouteWarning { code: MISSING.to_owned() }];
-    assert_eq!(of(Route { warnings, ..instance }), Target::Blackhole);
+    assert_eq!(of(Route { warnings, ..instance }), Target::Blackhole(None));
     assert!(matches!(of(Route::default()), Target::Foreign(_)));
 }

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity};
 use serde_json::Value as Json;
+use serde_saphyr::{DuplicateKeyPolicy, Options, options};
 
 #[cfg(test)]
 mod tests;
@@ -65,15 +66,68 @@ impl DocumentError {
 /// Parses a YAML document into a tree. An empty document is null. Duplicate keys and multiple documents are errors.
 /// Follows YAML 1.2: only `true` and `false` are booleans.
 pub fn parse(text: &str) -> Result<Json, DocumentError> {
-    let options = serde_saphyr::options! { strict_booleans: true, budget: None, with_snippet: false };
+    parse_with(text, options! { strict_booleans: true })
+}
+
+/// Parses a YAML document as `sigs.k8s.io/yaml` of Go does: follows YAML 1.1, where `yes` and `on` are booleans and `010`
+/// is octal, and of duplicate keys takes the last. Each value that [`parse`] would not read so is a warning. What is at
+/// a path for which `is_new` holds follows YAML 1.2.
+pub fn parse_as_go(text: &str, is_new: fn(&str) -> bool) -> Result<(Json, Vec<Finding>), DocumentError> {
+    let last = DuplicateKeyPolicy::LastWins;
+    let mut read = parse_with(text, options! { duplicate_keys: last, legacy_octal_numbers: true })?;
+    let mut new = parse_with(text, options! { duplicate_keys: last, strict_booleans: true })?;
+    let first = parse_with(text, options! { duplicate_keys: DuplicateKeyPolicy::FirstWins, strict_booleans: true })?;
+    let (mut repeated, mut old) = (Vec::new(), Vec::new());
+    differences(&first, &mut new, "", &mut |path, _, last| repeated.push((path.to_owned(), scalar(last))));
+    differences(&new, &mut read, "", &mut |path, new, read| match is_new(path) {
+        true => read.clone_from(new),
+        false => old.push((path.to_owned(), scalar(read))),
+    });
+    let finding =
+        |message: &str, (path, value): (String, Option<String>)| Finding { value, ..Finding::warning(path, message) };
+    let repeated =
+        repeated.into_iter().map(|at| finding("comes more than once, and the last value counts; keep one", at));
+    let old = old.into_iter().map(|at| finding("read as YAML 1.1; write this value, or a text in quotes", at));
+    Ok((read, repeated.chain(old).collect()))
+}
+
+fn parse_with(text: &str, mut options: Options) -> Result<Json, DocumentError> {
     // A document of only white space and comments has no node.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Json::Null);
     }
+    (options.budget, options.with_snippet) = (None, false);
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
         DocumentError(vec![Problem { path: String::new(), text }])
     })
+}
+
+/// Passes on the path of each value that differs, with both values.
+fn differences(one: &Json, other: &mut Json, path: &str, found: &mut dyn FnMut(&str, &Json, &mut Json)) {
+    match (one, other) {
+        (one, other) if one == other => {}
+        (Json::Object(one), Json::Object(other)) if one.keys().eq(other.keys()) => {
+            for ((key, one), other) in one.iter().zip(other.values_mut()) {
+                differences(one, other, &join(path, key), found);
+            }
+        }
+        (Json::Array(one), Json::Array(other)) if one.len() == other.len() => {
+            for (at, (one, other)) in one.iter().zip(other).enumerate() {
+                differences(one, other, &format!("{path}[{at}]"), found);
+            }
+        }
+        (one, other) => found(path, one, other),
+    }
+}
+
+/// A text, number or boolean as text.
+pub fn scalar(json: &Json) -> Option<String> {
+    match json {
+        Json::String(text) => Some(text.clone()),
+        Json::Number(_) | Json::Bool(_) => Some(json.to_string()),
+        _ => None,
+    }
 }
 
 /// Collects mistakes.

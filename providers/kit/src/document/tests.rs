@@ -75,6 +75,37 @@ fn a_key_that_comes_twice_is_an_error_that_names_it() {
     }
 }
 
+fn as_go(text: &str) -> (Json, Vec<String>) {
+    let (tree, findings) = parse_as_go(text, |path| path.starts_with("new")).unwrap();
+    (tree, findings.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn a_document_of_a_go_program_has_old_booleans_and_octals_with_a_warning() {
+    let doubt = "read as YAML 1.1; write this value, or a text in quotes";
+    let (tree, doubts) = as_go("a: {b.c: yes, d: 'no'}\nl: [Off, true, 010, \"on\"]\n");
+    assert_eq!(tree, serde_json::json!({"a": {"b.c": true, "d": "no"}, "l": [false, true, 8, "on"]}));
+    let expected = [("a[\"b.c\"]", "true"), ("l[0]", "false"), ("l[2]", "8")];
+    assert_eq!(as_go("new: {a: on}\n"), (serde_json::json!({"new": {"a": "on"}}), vec![]));
+    assert_eq!(doubts, expected.map(|(key, value)| format!("{key} {value:?}: {doubt}")));
+}
+
+#[test]
+fn a_document_of_a_go_program_may_repeat_a_key_whose_last_value_counts() {
+    let doubt = "comes more than once, and the last value counts; keep one";
+    for (text, tree, key) in [
+        ("a: x\na: z\n", serde_json::json!({"a": "z"}), "a \"z\""),
+        (r#"{"a": {"b": 1, "b": 2}, "c": 1}"#, serde_json::json!({"a": {"b": 2}, "c": 1}), "a.b \"2\""),
+        ("- {a: 1, a: }\n- 1\n", serde_json::json!([{"a": null}, 1]), "[0].a"),
+        ("a: {b: 1}\na: {c: 1}\n", serde_json::json!({"a": {"c": 1}}), "a"),
+    ] {
+        assert_eq!(as_go(text), (tree, vec![format!("{key}: {doubt}")]), "{text}");
+    }
+    assert_eq!(as_go("a: 1\na: 1\n"), (serde_json::json!({"a": 1}), vec![]), "the same value");
+    assert_eq!(as_go("# nothing\n"), (Json::Null, vec![]));
+    assert!(parse_as_go("a: [", |_| false).is_err());
+}
+
 #[test]
 fn broken_text_and_a_second_document_are_errors() {
     for text in ["a: [", "a: 1\n---\nb: 2\n", "{\"a\": }x"] {

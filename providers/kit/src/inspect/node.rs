@@ -93,7 +93,11 @@ pub fn routes<H: PartialEq + Display>(
             return none.map(|none| Fact::waiting(about, none));
         };
         let to: &dyn Display = match &found.target {
-            Target::Blackhole => {
+            Target::Blackhole(Some(hop)) if hops.contains(hop) => {
+                let text = format!("a blackhole in {table} that leads to the node: its instance does not run");
+                return Some(Fact::waiting(about, text));
+            }
+            Target::Blackhole(_) => {
                 let text = format!("a blackhole in {table}: the route controller replaces it");
                 return Some(Fact::waiting(about, text));
             }

@@ -412,9 +412,12 @@ fn routes_lead_to_the_node_or_elsewhere() {
     let there = "Good route 10.1.0.0/24: leads to the node in t";
     assert_eq!(facts(&entries, None), [there, elsewhere]);
     assert_eq!(facts(&entries, Some("not yet")), [there, elsewhere, "Waiting route 10.3.0.0/24: not yet"]);
-    let others = [entry("10.1.0.0/24", Target::Blackhole), entry("10.2.0.0/24", Target::Foreign("igw".to_owned()))];
+    let others =
+        [entry("10.1.0.0/24", Target::Blackhole(None)), entry("10.2.0.0/24", Target::Foreign("igw".to_owned()))];
     let blackhole = "Waiting route 10.1.0.0/24: a blackhole in t: the route controller replaces it";
     assert_eq!(facts(&others, None), [blackhole, "Bad route 10.2.0.0/24: leads to igw in t, not to the node"]);
+    let stopped = "Waiting route 10.1.0.0/24: a blackhole in t that leads to the node: its instance does not run";
+    assert_eq!(facts(&[entry("10.1.0.0/24", Target::Blackhole(Some(1)))], None), [stopped]);
 }
 
 #[test]

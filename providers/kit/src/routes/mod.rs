@@ -6,7 +6,8 @@
 //!
 //! * A route whose target is not a node of this cluster is neither listed nor changed, unless its range belongs to the
 //!   cluster ([`RouteTable::is_blackhole`]).
-//! * A blackhole route is replaced when a node has its range.
+//! * A blackhole route is replaced when a node has its range. A node that is stopped keeps its route.
+//! * Blackhole routes for the ranges of nodes of other clouds, or without a hop, are left alone.
 //! * A range may have several routes; each is listed and deleted separately.
 //! * A deleted node whose instance still exists remains the target in the list, so that its routes can be deleted.
 //! * A table that changed since it was listed is a conflict: the core lists it again.
@@ -38,8 +39,8 @@ const TABLE_AGE: Duration = Duration::from_secs(5);
 pub enum Target<H> {
     /// A hop of the kind that nodes have.
     Hop(H),
-    /// A stopped or deleted hop: a blackhole.
-    Blackhole,
+    /// A stopped or deleted hop, if the cloud names it: a blackhole, unless a node has the hop.
+    Blackhole(Option<H>),
     /// Any other target, described in words: a gateway, a peering. Such a route is never changed.
     Foreign(String),
 }
@@ -135,6 +136,11 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether a node belongs to another cloud or region: its routes may lead to any hop.
+    fn is_elsewhere(_id: &Self::Id, _node: &Node) -> bool {
+        false
+    }
+
     /// The hop to use for a range.
     fn hop<'a>(hops: &'a [Self::Hop], _destination: &IpNet) -> Option<&'a Self::Hop> {
         hops.first()
@@ -169,7 +175,7 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Creates a route; `old` is the route that it replaces.
+    /// Creates a route; `old` is the route that it replaces, whose hop belongs to no node.
     fn create(
         id: &Self::Id,
         facts: &Self::Facts,
@@ -181,6 +187,11 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
 
     /// Deletes a route.
     fn delete(id: &Self::Id, entry: &Entry<Self::Hop>) -> Self::Write;
+
+    /// Deletes a route to a hop that belongs to no node.
+    fn delete_stray(id: &Self::Id, entry: &Entry<Self::Hop>) -> Self::Write {
+        Self::delete(id, entry)
+    }
 }
 
 /// Implements [`Routes`] for the route table of a cloud.

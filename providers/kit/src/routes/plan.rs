@@ -17,7 +17,7 @@ pub struct Observed<T: RouteTable> {
     nodes: BTreeMap<T::Hop, NodeName>,
     contested: BTreeSet<T::Hop>,
     hops: BTreeMap<NodeName, Vec<T::Hop>>,
-    // The ranges of nodes without a hop: the routes for them may lead to these nodes.
+    // The ranges of nodes without a hop, or elsewhere: the routes for them may lead to these nodes.
     waiting: BTreeSet<IpNet>,
     // The last known node of each hop that a route leads to.
     pub(super) former: BTreeMap<T::Hop, NodeName>,
@@ -47,13 +47,19 @@ impl<T: RouteTable> Observed<T> {
     pub fn new(table: Table<T::Id, T::Hop>, nodes: &[NodeRef], former: &BTreeMap<T::Hop, NodeName>) -> Self {
         let hops: BTreeMap<NodeName, Vec<T::Hop>> =
             nodes.iter().map(|node| (node.name.clone(), T::hops(node))).collect();
-        let without: Vec<&NodeRef> =
-            nodes.iter().filter(|node| hops.get(&node.name).is_none_or(Vec::is_empty)).collect();
+        let is_waiting =
+            |node: &&NodeRef| hops.get(&node.name).is_none_or(Vec::is_empty) || T::is_elsewhere(&table.id, node);
+        let without: Vec<&NodeRef> = nodes.iter().filter(is_waiting).collect();
         let waiting = without
             .iter()
             .flat_map(|node| node.pod_cidrs.iter())
             .filter_map(|cidr| address::parse_cidr(cidr))
             .collect();
+        // The node is stopped: a new route would be a blackhole again.
+        let is_of_node = |hop: &T::Hop, range: IpNet| {
+            let has_range = |node: &NodeRef| node.pod_cidrs.iter().any(|cidr| address::parse_cidr(cidr) == Some(range));
+            nodes.iter().any(|node| T::hops(node).contains(hop) && has_range(node))
+        };
         let mut claims: BTreeMap<T::Hop, BTreeSet<&NodeName>> = BTreeMap::new();
         for node in nodes {
             for hop in hops.get(&node.name).into_iter().flatten().cloned().chain(T::other_hops(node)) {
@@ -71,8 +77,13 @@ impl<T: RouteTable> Observed<T> {
             }
         }
         let mut entries: BTreeMap<IpNet, Vec<Entry<T::Hop>>> = BTreeMap::new();
-        for entry in table.entries {
+        for mut entry in table.entries {
             if let Some(range) = address::parse_cidr(&entry.destination) {
+                if let Target::Blackhole(Some(hop)) = &entry.target
+                    && is_of_node(hop, range)
+                {
+                    entry.target = Target::Hop(hop.clone());
+                }
                 entries.entry(range).or_default().push(entry);
             }
         }
@@ -93,7 +104,8 @@ impl<T: RouteTable> Observed<T> {
         let route = |range: &IpNet, entry: &Entry<T::Hop>| {
             let target_node = match &entry.target {
                 Target::Hop(hop) if !self.is_stray(range, hop) => Some(self.former.get(hop)?.clone()),
-                Target::Blackhole | Target::Hop(_) => None,
+                Target::Blackhole(_) if self.waiting.contains(range) => return None,
+                Target::Blackhole(_) | Target::Hop(_) => None,
                 Target::Foreign(_) => return None,
             };
             Some(Route {
@@ -110,8 +122,8 @@ impl<T: RouteTable> Observed<T> {
             .collect()
     }
 
-    /// Whether a route to a hop is a blackhole because no node has the hop. A node with this range and without a hop may
-    /// have it.
+    /// Whether a route to a hop is a blackhole because no node has the hop. A node with this range and without a hop, or
+    /// elsewhere, may have it.
     fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
         let is_known = self.former.contains_key(hop) || self.contested.contains(hop) || self.waiting.contains(range);
         !is_known && T::is_blackhole(&self.id, range)
@@ -167,12 +179,12 @@ impl<T: RouteTable> Observed<T> {
         let mut writes = match entry.map(|entry| (entry, &entry.target)) {
             None => vec![create(None, mine)],
             Some((_, Target::Hop(present))) if present == hop => Vec::new(),
-            Some((old, Target::Blackhole)) => {
+            Some((old, Target::Blackhole(_))) => {
                 vec![self.remove(destination, old, "it is a blackhole".to_owned()), create(None, mine)]
             }
             Some((old, Target::Hop(present))) => match self.nodes.get(present) {
                 Some(other) => return Err(occupied(destination, &node, &format!("node {other} ({present})"))),
-                None if T::is_foreign(&self.facts, present) => {
+                None if T::is_foreign(&self.facts, present) || self.waiting.contains(&destination) => {
                     let stranger = format!("{present}, which is not an instance of this cluster");
                     return Err(occupied(destination, &node, &stranger));
                 }
@@ -197,9 +209,10 @@ impl<T: RouteTable> Observed<T> {
         let mut leads_elsewhere = None;
         for entry in self.of_range(Some(&range)) {
             let now = match &entry.target {
-                Target::Blackhole => return Ok(vec![self.remove(range, entry, "it is a blackhole".to_owned())]),
+                Target::Blackhole(_) => return Ok(vec![self.remove(range, entry, "it is a blackhole".to_owned())]),
                 Target::Hop(hop) if self.is_stray(&range, hop) => {
-                    return Ok(vec![self.remove(range, entry, format!("{hop} is not a node"))]);
+                    let write = T::delete_stray(&self.id, entry);
+                    return Ok(vec![Step { write, reason: format!("{hop} is not a node"), removes: Some(range) }]);
                 }
                 Target::Hop(hop) => match self.former.get(hop) {
                     Some(node) if Some(node) == route.target_node.as_ref() => {
@@ -239,7 +252,7 @@ impl<T: RouteTable> Observed<T> {
     /// A step would do so.
     pub fn guard(&self, steps: &[Step<T::Write>]) -> Result<(), ProviderError> {
         let may_go = |entry: &Entry<T::Hop>| match &entry.target {
-            Target::Blackhole => true,
+            Target::Blackhole(_) => true,
             Target::Hop(hop) => !T::is_foreign(&self.facts, hop),
             Target::Foreign(_) => false,
         };

@@ -45,6 +45,10 @@ impl RouteTable for Router {
         node.labels.get("other-hop").and_then(|ip| ip.parse().ok()).into_iter().collect()
     }
 
+    fn is_elsewhere((): &(), node: &Node) -> bool {
+        node.provider_id.is_some()
+    }
+
     fn no_hop(message: String, is_new: bool) -> ProviderError {
         if is_new { ProviderError::in_progress(message, TABLE_AGE) } else { ProviderError::unknown(message) }
     }
@@ -78,7 +82,7 @@ fn observed(nodes: &[NodeRef], routes: &[(&str, &str)], former: &BTreeMap<IpAddr
     let entry = |(destination, hop): &(&str, &str)| Entry {
         name: (*destination).to_owned(),
         destination: (*destination).to_owned(),
-        target: hop.parse().map_or(Target::Blackhole, Target::Hop),
+        target: hop.parse().map_or(Target::Blackhole(None), Target::Hop),
     };
     Observed::new(Table { id: (), entries: routes.iter().map(entry).collect() }, nodes, former)
 }
@@ -176,6 +180,20 @@ fn the_route_of_a_node_without_a_hop_is_no_blackhole() {
     assert_eq!(listed(&observed), ["10.1.2.0/24 -> nowhere"]);
     let nowhere = Route { target_node: None, ..route("", "10.1.1.0/24") };
     assert_eq!(observed.delete(&nowhere).unwrap_err().class(), ErrorClass::Conflict);
+}
+
+#[test]
+fn a_route_for_a_node_elsewhere_is_left_alone_whatever_its_hop() {
+    let mut far = (*node("a", &["192.168.1.7"])).clone();
+    (far.pod_cidrs, far.provider_id) = (["10.1.1.0/24".into()].into(), Some("other://a".into()));
+    for hop in ["10.9.9.9", "gone"] {
+        let observed = observed(&[Arc::new(far.clone())], &[("10.1.1.0/24", hop)], &BTreeMap::new());
+        assert!(listed(&observed).is_empty());
+    }
+    let observed = observed(&[Arc::new(far)], &[("10.1.1.0/24", "10.9.9.9")], &BTreeMap::new());
+    let new = NewRoute { name_hint: String::new(), route: route("a", "10.1.1.0/24") };
+    let error = observed.create_all(&[new]).remove(0).unwrap_err().to_string();
+    assert!(error.starts_with("no route 10.1.1.0/24 to node a: the route table leads it to 10.9.9.9"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //!
 //! A port must be allowed to forward a range before a route points to it: address pairs are written first, so that a
 //! route whose pair is rejected is never created. Pairs are also removed first: a route still listed is removed again.
+//! With a route to an address of no node, no pair is removed: the port is not one of this cluster, or the node may have
+//! the range by another address of the port.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,6 +29,7 @@ use self::pairs::Pairs;
 use crate::client::network::{ExtraRoute, Router};
 use crate::client::operation::ROUTER_GET;
 use crate::client::{ApiError, Client};
+use crate::node::identity::Identity;
 
 mod extra_routes;
 mod pairs;
@@ -48,6 +51,7 @@ pub(crate) struct Settings {
     pub(crate) router: String,
     /// `--cluster-cidr`: a route in it to an address of no node belongs to a former node.
     pub(crate) cluster_cidrs: Vec<IpNet>,
+    pub(crate) identity: Identity,
     pub(crate) extensions: Extensions,
 }
 
@@ -72,7 +76,7 @@ impl Extensions {
 /// A router.
 #[derive(Debug)]
 pub(crate) struct RouterTable {
-    cluster_cidrs: Arc<[IpNet]>,
+    settings: Arc<Settings>,
     routers: Cached<Router, ApiError>,
     routes: Batcher<ExtraRoutes>,
     /// `None`: the cloud has no allowed address pairs.
@@ -84,14 +88,20 @@ pub(crate) struct RouterTable {
 pub(crate) enum RouteWrite {
     Add(ExtraRoute),
     Remove(ExtraRoute),
-    Replace { old: ExtraRoute, new: ExtraRoute },
+    /// A route to an address of no node.
+    RemoveStray(ExtraRoute),
+    /// The old route leads to an address of no node.
+    Replace {
+        old: ExtraRoute,
+        new: ExtraRoute,
+    },
 }
 
 impl fmt::Display for RouteWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Add(new) => write!(f, "add {}", text(new)),
-            Self::Remove(old) => write!(f, "remove {}", text(old)),
+            Self::Remove(old) | Self::RemoveStray(old) => write!(f, "remove {}", text(old)),
             Self::Replace { old, new } => write!(f, "remove {}, add {}", text(old), text(new)),
         }
     }
@@ -110,7 +120,7 @@ struct Change {
 
 impl RouterTable {
     pub(crate) fn new(settings: Settings, client: &Client) -> Self {
-        let Settings { router, cluster_cidrs, extensions } = settings;
+        let Settings { router, extensions, .. } = settings.clone();
         let (reader, id) = (client.clone(), router.clone());
         let read = move || {
             let (client, id) = (reader.clone(), id.clone());
@@ -121,7 +131,7 @@ impl RouterTable {
         let pairs = extensions.has_pairs.then(|| Pairs::new(client.clone(), router.clone()));
         let routes = ExtraRoutes::new(client.clone(), router, extensions.is_atomic);
         Self {
-            cluster_cidrs: cluster_cidrs.into(),
+            settings: settings.into(),
             routers: Cached::new(read, interrupted as fn(Interrupted) -> ApiError),
             routes: Batcher::new(routes, limits),
             pairs: pairs.map(|pairs| Batcher::new(pairs, limits)),
@@ -135,15 +145,18 @@ impl RouterTable {
     }
 
     async fn remove(&self, route: &ExtraRoute) -> Result<(), ProviderError> {
-        let change = Change { is_added: false, route: route.clone() };
-        match self.change_pair(change.clone()).await {
+        match self.change_pair(Change { is_added: false, route: route.clone() }).await {
             // A pair that may not be changed was not created by this program.
             Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
                 tracing::warn!(%error, "an allowed address pair is left");
             }
             answer => answer?,
         }
-        self.change_route(change).await
+        self.remove_stray(route).await
+    }
+
+    async fn remove_stray(&self, route: &ExtraRoute) -> Result<(), ProviderError> {
+        self.change_route(Change { is_added: false, route: route.clone() }).await
     }
 
     async fn change_pair(&self, change: Change) -> Result<(), ProviderError> {
@@ -180,7 +193,7 @@ fn extra_route(entry: &Entry<IpAddr>) -> ExtraRoute {
     let nexthop = match &entry.target {
         Target::Hop(hop) => hop.to_string(),
         Target::Foreign(nexthop) => nexthop.clone(),
-        Target::Blackhole => String::new(),
+        Target::Blackhole(_) => String::new(),
     };
     ExtraRoute { destination: entry.destination.clone(), nexthop }
 }
@@ -191,7 +204,7 @@ fn interrupted(how: Interrupted) -> ApiError {
 
 #[async_trait]
 impl RouteTable for RouterTable {
-    type Id = Arc<[IpNet]>;
+    type Id = Arc<Settings>;
     type Hop = IpAddr;
     type Facts = ();
     type Write = RouteWrite;
@@ -205,16 +218,17 @@ impl RouteTable for RouterTable {
         not_before: Option<Instant>,
     ) -> Result<Table<Self::Id, IpAddr>, ProviderError> {
         let router = self.routers.get(max_age, not_before).await?;
-        let entries = entries(&router.value.routes, &self.cluster_cidrs);
-        Ok(Table { id: self.cluster_cidrs.clone(), entries })
+        let entries = entries(&router.value.routes, &self.settings.cluster_cidrs);
+        Ok(Table { id: self.settings.clone(), entries })
     }
 
     async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
         match write {
             RouteWrite::Add(new) => self.add(new).await,
             RouteWrite::Remove(old) => self.remove(old).await,
+            RouteWrite::RemoveStray(old) => self.remove_stray(old).await,
             RouteWrite::Replace { old, new } => {
-                self.remove(old).await?;
+                self.remove_stray(old).await?;
                 self.add(new).await
             }
         }
@@ -243,8 +257,12 @@ impl RouteTable for RouterTable {
         }
     }
 
-    fn is_blackhole(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
-        cluster_cidrs.iter().any(|range| range.contains(destination))
+    fn is_elsewhere(settings: &Self::Id, node: &Node) -> bool {
+        settings.identity.is_elsewhere(node)
+    }
+
+    fn is_blackhole(settings: &Self::Id, destination: &IpNet) -> bool {
+        settings.cluster_cidrs.iter().any(|range| range.contains(destination))
     }
 
     fn create(
@@ -264,5 +282,9 @@ impl RouteTable for RouterTable {
 
     fn delete(_: &Self::Id, entry: &Entry<IpAddr>) -> RouteWrite {
         RouteWrite::Remove(extra_route(entry))
+    }
+
+    fn delete_stray(_: &Self::Id, entry: &Entry<IpAddr>) -> RouteWrite {
+        RouteWrite::RemoveStray(extra_route(entry))
     }
 }

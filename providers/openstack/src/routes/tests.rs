@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::client::network::Port;
-use crate::world::{World, cluster};
+use crate::world::{REGION, World, cluster};
 
 const ATOMIC: Extensions = Extensions { is_atomic: true, has_pairs: true };
 
@@ -23,7 +23,8 @@ fn routes_by(
     extensions: Extensions,
 ) -> (RouterRoutes, Arc<TestCluster>) {
     let cluster_cidrs = ["10.1.0.0/16", "fd01::/48"].map(|cidr| parse_cidr(cidr).unwrap()).to_vec();
-    let settings = Settings { router: world.router.clone(), cluster_cidrs, extensions };
+    let identity = Identity { region: REGION.to_owned(), is_regional: false };
+    let settings = Settings { router: world.router.clone(), cluster_cidrs, identity, extensions };
     let (cluster, double) = cluster(nodes.to_vec());
     (RouterRoutes::new(RouterTable::new(settings, client), cluster), double)
 }
@@ -334,6 +335,75 @@ async fn a_pair_with_another_mac_address_is_not_ours() {
     assert_eq!(pairs(&world, "n1"), ["10.1.1.0/24", "10.1.1.0/24"]);
     good(routes.delete("k", &routes.list("k").await.unwrap()).await);
     assert_eq!(world.port("n1")["allowed_address_pairs"], theirs);
+}
+
+fn allow(world: &World, server: &str, range: &str) {
+    let id = world.port(server)["id"].as_str().unwrap().to_owned();
+    world.set("port", &id, json!({"allowed_address_pairs": [{"ip_address": range}]}));
+}
+
+/// n1 is a gateway, and no node.
+#[tokio::test]
+async fn a_route_through_a_gateway_to_a_node_of_another_cloud_or_region_stays() {
+    let world = World::with(1).await;
+    put(&world, &[("10.1.7.0/24", &world.ip("n1"))]);
+    allow(&world, "n1", "10.1.7.0/24");
+    let before = (table(&world), world.port("n1"));
+    for id in ["hybrid://x", "openstack://far/0e8c8d9d-0000-4000-8000-000000000000"] {
+        let far = Node {
+            name: "far".into(),
+            provider_id: Some(id.into()),
+            addresses: [NodeAddress::new(AddressType::InternalIp, "192.168.1.7")].into(),
+            pod_cidrs: ["10.1.7.0/24".into()].into(),
+            ..Node::default()
+        };
+        let (routes, _) = routes(&world, &[Arc::new(far)], ATOMIC);
+        assert!(routes.list("k").await.unwrap().is_empty());
+        let answers = [
+            routes.create("k", &[new("far", "10.1.7.0/24")]).await,
+            routes.delete("k", &[route(None, "10.1.7.0/24")]).await,
+        ];
+        assert!(answers.iter().all(|answer| answer[0].is_err()), "{answers:?}");
+        assert_eq!((table(&world), world.port("n1")), before);
+    }
+}
+
+/// n1 is no node, so the pair on its port has another purpose.
+#[tokio::test]
+async fn a_stray_route_goes_without_the_pair_of_a_port() {
+    let world = World::with(2).await;
+    let (routes, _) = routes(&world, &[world.node("n2", &[])], ATOMIC);
+    put(&world, &[("10.1.7.0/24", &world.ip("n1"))]);
+    allow(&world, "n1", "10.1.7.0/24");
+    good(routes.delete("k", &routes.list("k").await.unwrap()).await);
+    assert!(table(&world).is_empty());
+    put(&world, &[("10.1.7.0/24", &world.ip("n1"))]);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    routes.list("k").await.unwrap();
+    good(routes.create("k", &[new("n2", "10.1.7.0/24")]).await);
+    assert_eq!(table(&world), [format!("10.1.7.0/24 via {}", world.ip("n2"))]);
+    assert_eq!(
+        (pairs(&world, "n1"), pairs(&world, "n2")),
+        (vec!["10.1.7.0/24".to_owned()], vec!["10.1.7.0/24".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_route_by_a_former_address_of_a_port_goes_without_the_pair_of_the_route_by_the_present_one() {
+    let world = World::with(1).await;
+    let port = world.port("n1");
+    let mut fixed = port["fixed_ips"].as_array().unwrap().clone();
+    fixed.push(json!({"subnet_id": world.subnet, "ip_address": "10.0.9.9"}));
+    let node = world.node("n1", &["10.1.1.0/24"]);
+    world.set("port", port["id"].as_str().unwrap(), json!({ "fixed_ips": fixed }));
+    let (routes, _) = routes(&world, &[node], ATOMIC);
+    put(&world, &[("10.1.1.0/24", &world.ip("n1")), ("10.1.1.0/24", "10.0.9.9")]);
+    allow(&world, "n1", "10.1.1.0/24");
+    let stray: Vec<Route> = routes.list("k").await.unwrap().into_iter().filter(|route| route.blackhole).collect();
+    assert_eq!(stray.len(), 1);
+    good(routes.delete("k", &stray).await);
+    assert_eq!(table(&world), [format!("10.1.1.0/24 via {}", world.ip("n1"))]);
+    assert_eq!(pairs(&world, "n1"), ["10.1.1.0/24"]);
 }
 
 #[tokio::test]

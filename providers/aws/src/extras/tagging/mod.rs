@@ -11,7 +11,7 @@ mod flags;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use async_trait::async_trait;
 use ccm_kit::call::ErrorKind;
 use ccm_kit::{Cluster, split_refused};
 use ccm_provider::{
-    Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
+    Change, Node, NodeChanges, NodeReader, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk,
+    Step, Verb,
 };
 use md5::{Digest as _, Md5};
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Api, ApiError, Id, Tags, names};
 use crate::node::age;
-use crate::node::identity::ProviderId;
+use crate::node::identity::{InstanceId, ProviderId};
 use crate::node::instances::GRACE;
 
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
@@ -84,6 +85,13 @@ impl Tagging {
     pub(crate) fn new(api: Arc<dyn Api>, cluster: Cluster, metrics: Metrics, settings: Settings) -> Self {
         let digest = digest(&settings.tags);
         Self { api, cluster, metrics, settings, digest, tagged: Mutex::default() }
+    }
+
+    /// The instances of all nodes. One stays tagged when its node is deleted, if it has another node: the machine was
+    /// renamed.
+    fn in_use(&self) -> BTreeSet<InstanceId> {
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        nodes.iter().filter_map(|node| ProviderId::instance(node.provider_id.as_deref())).collect()
     }
 
     fn write(&self, instances: &[String], delete: bool) -> Write {
@@ -170,7 +178,9 @@ impl NodeTask for Tagging {
             ids.dedup();
             ids
         };
-        let (mut new, gone) = (instances(false), instances(true));
+        let (mut new, mut gone) = (instances(false), instances(true));
+        let in_use = self.in_use();
+        gone.retain(|id| !in_use.contains(&**id));
         let done = self.tagged_just_now(&new, &gone);
         new.retain(|id| !done.contains_key(id));
         // Remove tags first, so that a node that was recreated with its provider ID keeps its tags.
@@ -189,6 +199,9 @@ impl NodeTask for Tagging {
         let mut plan = Plan::new(format!("node {} tags", work.name));
         let Some(instance) = ProviderId::instance(work.provider_id.as_deref()) else { return Ok(plan) };
         let deleted = work.node.is_none();
+        if deleted && self.in_use().contains(&instance) {
+            return Ok(plan);
+        }
         let change = |(key, value): (&String, &String)| {
             let value = Some(value.clone());
             let (before, after) = if deleted { (value, None) } else { (None, value) };

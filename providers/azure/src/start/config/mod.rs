@@ -6,6 +6,7 @@ mod check;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -195,12 +196,14 @@ impl Config {
     /// The configuration as far as it can be read, and all findings.
     pub(crate) fn read(text: &str, variable: Variable<'_>) -> (Self, Vec<Finding>) {
         let mut config = Self::default();
-        let tree = match document::parse(text) {
-            Ok(tree) => tree,
+        let (tree, mut findings) = match document::parse_as_go(text, table::is_strict) {
+            Ok(read) => read,
             Err(error) => return (config, error.findings("cloud config")),
         };
+        for secret in findings.iter_mut().filter(|finding| table::is_secret(&finding.key)) {
+            secret.value = None;
+        }
         let problems = Problems::default();
-        let mut findings = Vec::new();
         match &tree {
             Json::Null => {}
             Json::Object(map) => {
@@ -303,7 +306,8 @@ fn rate(per_second: Option<f64>, bucket: Option<f64>, default: Rate) -> Rate {
     Rate { per_second: given(per_second, default.per_second), bucket: given(bucket, default.bucket) }
 }
 
-/// Passes on the entries of a map that are not null. Two spellings of one key are an error.
+/// Passes on the entries of a map that are not null. Of two spellings of one key the last counts, as upstream, which
+/// sorts the keys, as this map does. It mixes the lists and maps of two spellings: they are an error.
 fn read_map(
     map: &serde_json::Map<String, Json>,
     mut read: impl FnMut(&str, &Json, &mut Vec<Finding>),
@@ -312,9 +316,14 @@ fn read_map(
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         if let Some(other) = seen.insert(key.to_ascii_lowercase(), key) {
-            let message = format!("the same key as {other:?}, which is compared without case; keep one of them");
-            findings.push(Finding::new(Severity::Error, key, message));
-            continue;
+            let same = format!("the same key as {other:?}, which is compared without case");
+            if value.is_array() || value.is_object() {
+                findings.push(Finding::new(Severity::Error, key, format!("{same}; keep one of them")));
+                continue;
+            }
+            let finding = Finding::warning(key, format!("{same}; this value counts: keep one of them"));
+            let value = document::scalar(value).filter(|_| !table::is_secret(key));
+            findings.push(Finding { value, ..finding });
         }
         read(key, value, findings);
     }

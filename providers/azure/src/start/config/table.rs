@@ -6,6 +6,7 @@ use ccm_provider::{Finding, Severity};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::text::text;
 use super::{BalancerConfig, Config, RateConfig, read_map};
 use crate::client::id::same;
 use crate::start::selector::Selector;
@@ -21,7 +22,10 @@ struct Key {
 
 /// The type of a key, and the field that stores its value.
 enum Field {
+    /// A number or boolean is also a text.
     Text(fn(&mut Config) -> &mut String),
+    /// A number or boolean is refused, as upstream, which takes it as text only in fields of its outermost struct.
+    Strict(fn(&mut Config) -> &mut String),
     Secret(fn(&mut Config) -> &mut Secret),
     Flag(fn(&mut Config) -> &mut bool),
     Seconds(fn(&mut Config) -> &mut Duration),
@@ -72,32 +76,32 @@ macro_rules! keys {
     };
 }
 
-use Field::{Age, Flag, Idle, Other, Pairs, Rate, Seconds, Text};
+use Field::{Age, Flag, Idle, Other, Pairs, Rate, Seconds, Strict, Text};
 
 const FLAG: Field = Idle("boolean", |value| value.flag().is_some());
 const INTEGER: Field = Idle("integer", |value| value.count().is_some());
-const TEXT: Field = Idle("string", |value| value.text().is_some());
+const TEXT: Field = Idle("string", |value| text(value, &mut Vec::new()).is_some());
 
 keys! {
-    "cloud" Text(|c| &mut c.identity.cloud), "AzurePublicCloud", "The cloud: `AzurePublicCloud`, `AzureChinaCloud`, `AzureUSGovernmentCloud`, or the name in the answer of `resourceManagerEndpoint`. `AzureStackCloud` has API versions of its own and no zones.";
-    "resourceManagerEndpoint" Text(|c| &mut c.identity.endpoint), "", "The URL of the Resource Manager; it is asked for the other endpoints.";
+    "cloud" Strict(|c| &mut c.identity.cloud), "AzurePublicCloud", "The cloud: `AzurePublicCloud`, `AzureChinaCloud`, `AzureUSGovernmentCloud`, or the name in the answer of `resourceManagerEndpoint`. `AzureStackCloud` has API versions of its own and no zones.";
+    "resourceManagerEndpoint" Strict(|c| &mut c.identity.endpoint), "", "The URL of the Resource Manager; it is asked for the other endpoints.";
     "disableAzureStackCloud" Flag(|c| &mut c.identity.disable_stack), "false", "`AzureStackCloud` is a cloud like the others.";
-    "tenantId" Text(|c| &mut c.identity.tenant), "", "The tenant of the identity. `AZURE_TENANT_ID` wins.";
-    "subscriptionId" Text(|c| &mut c.identity.subscription), "", "Needed. The subscription of the machines.";
-    "networkResourceTenantID" Text(|c| &mut c.identity.network_tenant), "tenantId", "The tenant of network objects, with a client secret or certificate.";
-    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects; interfaces of machines are in `subscriptionId`.";
-    "identitySystem" Text(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
-    "aadClientId" Text(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
+    "tenantId" Strict(|c| &mut c.identity.tenant), "", "The tenant of the identity. `AZURE_TENANT_ID` wins.";
+    "subscriptionId" Strict(|c| &mut c.identity.subscription), "", "Needed. The subscription of the machines.";
+    "networkResourceTenantID" Strict(|c| &mut c.identity.network_tenant), "tenantId", "The tenant of network objects, with a client secret or certificate.";
+    "networkResourceSubscriptionID" Strict(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects; interfaces of machines are in `subscriptionId`.";
+    "identitySystem" Strict(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
+    "aadClientId" Strict(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
     "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret. `AZURE_CLIENT_SECRET` wins.";
-    "aadClientCertPath" Text(|c| &mut c.identity.certificate), "", "A PEM file with its key and certificate, without a password.";
+    "aadClientCertPath" Strict(|c| &mut c.identity.certificate), "", "A PEM file with its key and certificate, without a password.";
     "aadClientCertPassword" Field::Secret(|c| &mut c.identity.certificate_password), "", "Refused: make a PEM file without a password.";
     "useManagedIdentityExtension" Flag(|c| &mut c.identity.managed), "false", "Tokens of the managed identity of the machine.";
-    "userAssignedIdentityID" Text(|c| &mut c.identity.user_assigned), "", "The client ID or the ID of a user-assigned identity.";
+    "userAssignedIdentityID" Strict(|c| &mut c.identity.user_assigned), "", "The client ID or the ID of a user-assigned identity.";
     "useFederatedWorkloadIdentityExtension" Flag(|c| &mut c.identity.federated), "false", "Workload identity.";
-    "aadFederatedTokenFile" Text(|c| &mut c.identity.federated_file), "", "Its token, read for each login. Used with `useFederatedWorkloadIdentityExtension`. `AZURE_FEDERATED_TOKEN_FILE` wins, and switches it on.";
-    "aadMSIDataPlaneIdentityPath" Text(|c| &mut c.raw.data_plane_path), "", "Refused.";
+    "aadFederatedTokenFile" Strict(|c| &mut c.identity.federated_file), "", "Its token, read for each login. Used with `useFederatedWorkloadIdentityExtension`. `AZURE_FEDERATED_TOKEN_FILE` wins, and switches it on.";
+    "aadMSIDataPlaneIdentityPath" Strict(|c| &mut c.raw.data_plane_path), "", "Refused.";
     "auxiliaryTokenProvider" Other("map", |c, _, _| c.raw.auxiliary = true), "", "Refused: a second tenant needs a client secret or certificate.";
-    "userAgent" Text(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
+    "userAgent" Strict(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
     "enableMinimumRetryAfter" Flag(|c| &mut c.limits.minimum_retry_after), "false", "Operations are looked at every 5 s at most.";
     "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff.on), "false", "The next four keys set how a call without an answer is retried. Else it is retried twice at most, after pauses of less than a second.";
     "cloudProviderBackoffRetries" Other("integer", |c, v, _| c.limits.backoff.retries = v.count()), "6", "The most retries of a call, within 45 s. 0, here and in the next three, means the default.";
@@ -211,7 +215,7 @@ fn balancers(config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>
         let read = |key: &str, value: &serde_json::Value, findings: &mut Vec<Finding>| {
             let found = entry.at_key(key, value);
             match &*key.to_ascii_lowercase() {
-                "name" => balancer.name = found.text().unwrap_or_default(),
+                "name" => balancer.name = text(&found, findings).unwrap_or_default(),
                 "primaryvmset" => balancer.primary_vm_set = found.text().unwrap_or_default(),
                 "allowserviceplacement" => balancer.allows_placement = found.flag().unwrap_or(true),
                 "servicelabelselector" => balancer.services = selector(&found),
@@ -272,7 +276,8 @@ fn single_limit(config: &mut Config, kind: &str, value: &Value<'_>, findings: &m
 impl Key {
     fn set(&self, config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>) {
         match &self.field {
-            Text(field) => store(field(config), value.text()),
+            Text(field) => store(field(config), text(value, findings)),
+            Strict(field) => store(field(config), value.text()),
             Field::Secret(field) => match value.json().as_str() {
                 Some(text) => *field(config) = Secret(text.to_owned()),
                 // Not the value itself.
@@ -280,7 +285,13 @@ impl Key {
             },
             Flag(field) => store(field(config), value.flag()),
             Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),
-            Pairs(field) => store(field(config), value.texts()),
+            Pairs(field) => {
+                let Some(map) = value.json().as_object() else { return value.problem("expected a map of texts") };
+                for (key, found) in map {
+                    let found = text(&value.at_key(key, found), findings);
+                    field(config).extend(found.map(|text| (key.clone(), text)));
+                }
+            }
             Rate(set) => set(&mut config.limits.all, value),
             Age => config.caches.extend(value.count().map(|seconds| (self.name, seconds))),
             Idle(_, is_good) => findings.extend(self.idle(value).filter(|_| is_good(value))),
@@ -297,6 +308,19 @@ impl Key {
     }
 }
 
+/// Also for misspelled keys.
+pub(super) fn is_secret(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    ["secret", "password"].iter().any(|word| lower.contains(word))
+}
+
+/// Whether upstream takes no number or boolean as text at this path.
+pub(super) fn is_strict(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    let is_strict = |known: &Key| same(known.name, path) && matches!(known.field, Strict(_) | Field::Secret(_));
+    lower.contains("selector.") || lower.ends_with(".primaryvmset") || KEYS.iter().any(is_strict)
+}
+
 fn store<T>(field: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *field = value;
@@ -308,7 +332,7 @@ pub(super) fn reference() -> String {
     let mut text = "| Key | Type | Default | Effect |\n| --- | --- | --- | --- |\n".to_owned();
     for Key { name, field, default, doc } in KEYS {
         let kind = match field {
-            Text(_) | Field::Secret(_) => "string",
+            Text(_) | Strict(_) | Field::Secret(_) => "string",
             Flag(_) => "boolean",
             Seconds(_) | Age => "integer",
             Rate(_) => "number",

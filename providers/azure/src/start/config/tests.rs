@@ -60,6 +60,113 @@ fn all_problems_are_reported_together() {
     assert!(error.contains("aadClientSecret: expected text") && !error.contains("12345"), "{error}");
 }
 
+/// The values are those of sigs.k8s.io/yaml 1.6.
+#[test]
+fn numbers_and_booleans_are_texts_as_in_the_go_program_with_a_warning() {
+    for (written, text) in [
+        ("10023", "10023"),
+        ("true", "true"),
+        ("NO", "false"),
+        ("010", "8"),
+        ("0129", "129"),
+        ("0x1F", "31"),
+        ("1_000", "1000"),
+        ("-5", "-5"),
+        ("1e3", "1000"),
+        ("1.50", "1.5"),
+        ("0.00001", "1e-05"),
+        ("0.0001", "0.0001"),
+        ("999999.0", "999999"),
+        ("1000000.0", "1e+06"),
+        ("123456789.25", "1.2345679e+08"),
+        ("1e40", "+Inf"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("-9223372036854775809", "-9.223372e+18"),
+    ] {
+        let (config, findings) = read(&format!("vnetName: {written}\n"));
+        assert_eq!(config.vnet_name, text, "{written}");
+        let warning = format!("Warning vnetName = {text:?}: ");
+        assert!(findings.len() == 1 && findings[0].starts_with(&warning), "{written}: {findings:?}");
+        assert!(findings[0].contains("in quotes"), "{findings:?}");
+        let (config, findings) = read(&format!("tagsMap: {{a.b: {written}}}\n"));
+        assert_eq!(config.tags, [("a.b".to_owned(), text.to_owned())]);
+        let warning = format!("Warning tagsMap[\"a.b\"] = {text:?}: ");
+        assert!(findings.len() == 1 && findings[0].starts_with(&warning), "{written}: {findings:?}");
+        assert_eq!(good(&format!("vnetName: {written:?}\n")).vnet_name, written);
+    }
+    assert_eq!(read("tagsMap: {a: ~}\n").0.tags, [("a".to_owned(), String::new())]);
+    one("tagsMap: {a: [1]}\n", "Error tagsMap.a: expected text, found a list");
+    one("tagsMap: a=b\n", "Error tagsMap: expected a map");
+}
+
+#[test]
+fn numbers_are_no_texts_where_the_go_program_refuses_them() {
+    for key in ["tenantId", "aadClientId", "userAgent", "cloud"] {
+        one(&format!("{key}: 12\n"), &format!("Error {key}: expected text (in quotes), found the number 12"));
+    }
+    let (_, findings) = read(
+        "loadBalancerBackendPoolConfigurationType: nodeIP\n\
+         multipleStandardLoadBalancerConfigurations: [{name: a, primaryVMSet: 12}]\n",
+    );
+    let error = "Error multipleStandardLoadBalancerConfigurations[0].primaryVMSet: expected text";
+    assert!(findings[0].starts_with(error), "{findings:?}");
+    assert_eq!(good("userAgent: on\naadClientSecret: y\n").identity.secret.0, "y");
+    let (_, findings) = read("aadClientSecret: 0123456\n");
+    assert!(findings.iter().any(|finding| finding.starts_with("Error aadClientSecret")), "{findings:?}");
+    assert!(findings.iter().all(|finding| !finding.contains("123456") && !finding.contains("42798")), "{findings:?}");
+}
+
+#[test]
+fn a_balancer_may_have_a_number_as_its_name() {
+    let (config, findings) = read(
+        "loadBalancerBackendPoolConfigurationType: nodeIP\n\
+         multipleStandardLoadBalancerConfigurations: [{name: 12, primaryVMSet: a}]\n",
+    );
+    assert_eq!(config.balancing.several[0].name, "12");
+    let warning = "Warning multipleStandardLoadBalancerConfigurations[0].name = \"12\"";
+    assert!(findings.len() == 1 && findings[0].starts_with(warning), "{findings:?}");
+}
+
+#[test]
+fn yes_and_on_are_booleans_with_a_warning() {
+    for word in ["yes", "Yes", "on", "ON", "y"] {
+        let text = format!("useManagedIdentityExtension: {word}\n");
+        assert!(read(&text).0.identity.managed, "{word}");
+        one(&text, "Warning useManagedIdentityExtension = \"true\": read as YAML 1.1");
+    }
+    assert!(!read("excludeMasterFromStandardLB: off\n").0.balancing.exclude_masters);
+    one("useManagedIdentityExtension: \"yes\"\n", "Error useManagedIdentityExtension: expected true or false");
+}
+
+#[test]
+fn of_a_key_that_comes_twice_the_value_of_the_go_program_counts_with_a_warning() {
+    for (text, name) in [
+        ("vnetName: a\nvnetName: b\n", "b"),
+        ("vnetName: a\nvnetname: b\n", "b"),
+        ("vnetName: a\nVnetName: b\n", "a"),
+        ("VNETNAME: b\nvnetName: a\n", "a"),
+    ] {
+        assert_eq!(read(text).0.vnet_name, name, "{text}");
+        let (_, findings) = read(text);
+        let [only] = &findings[..] else { panic!("{text}: {findings:?}") };
+        assert!(only.starts_with("Warning vnet") && only.contains(&format!("= {name:?}: ")), "{only}");
+        assert!(only.contains("keep one"), "{only}");
+    }
+    good("vnetName: a\nVNetName: ~\n");
+    let (_, findings) = read("aadClientSecrets: s3cret\naadClientSecrets: s4cret\n");
+    assert!(findings.len() == 2 && !findings.concat().contains("4cret"), "{findings:?}");
+    for text in
+        ["aadClientSecret: s3cret\naadClientSecret: s4cret\n", "aadClientSecret: s3cret\nAADClientSecret: s4cret\n"]
+    {
+        let (_, findings) = read(text);
+        let [only] = &findings[..] else { panic!("{text}: {findings:?}") };
+        assert!(
+            only.starts_with("Warning aadClientSecret: ") && !only.contains("3cret") && !only.contains("4cret"),
+            "{only}"
+        );
+    }
+}
+
 #[test]
 fn a_text_that_is_no_map_is_an_error() {
     assert!(Config::parse("[1]", &none).unwrap_err().to_string().contains("expected a map"));
@@ -86,7 +193,7 @@ fn values_that_cannot_be_meant_are_refused() {
         "preConfiguredBackendPoolLoadBalancerTypes: All\n",
         "Error preConfiguredBackendPoolLoadBalancerTypes: unknown word",
     );
-    one("SubscriptionID: x\n", "Error subscriptionId: the same key as \"SubscriptionID\"");
+    one("tagsMap: {a: b}\nTagsMap: {c: d}\n", "Error tagsMap: the same key as \"TagsMap\"");
     good("vmType: vmss\ndisableAvailabilitySetNodes: true\n");
     assert_eq!(good("loadBalancerBackendPoolConfigurationType: NODEIP\n").balancing.pools, PoolKind::Addresses);
 }
