@@ -2,7 +2,7 @@
 # Runs the tests. On a fresh machine it needs cargo, a C compiler, make, and Go or python3; it fetches or builds
 # everything else once.
 #
-#   hack/test.sh              the fast lane, which each change must pass; on two cores 7 minutes, the first time 35
+#   hack/test.sh              the fast lane, which each change must pass; on two cores 8 minutes, the first time 35
 #   hack/test.sh long         the long lane: the rest; up to an hour
 #   hack/test.sh all          both
 #   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
