@@ -2,6 +2,7 @@
 //! missing in most of them. `policies.txt` has what works with each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ccm_cloudsim::aws::ec2::model::Volume;
 use ccm_cloudsim::core::faults::{Fault, Rule};
@@ -357,12 +358,7 @@ async fn without_tags_the_target_group_of_an_interrupted_creation_goes_with_the_
 #[tokio::test]
 async fn without_tags_a_target_group_that_aws_does_not_delete_at_once_goes_later() {
     for goes in [true, false] {
-        let bed = Bed::start("");
-        deny(&bed, Some(DESCRIBE_TAGS));
-        let process = bed.process().await;
-        bed.ensure(&*process, &of_kind("web", "nlb")).await;
-        bed.aws.clock().step(std::time::Duration::from_secs(60));
-        held(&bed);
+        let (bed, process) = with_a_held_group().await;
         let web = |kind: &str, port| service("web", &[("type", "nlb")], &[(80, port)], json!({"type": kind}));
         match goes {
             true => bed.delete(&*process, &web("ClusterIP", 0)).await,
@@ -377,12 +373,7 @@ async fn without_tags_a_target_group_that_aws_does_not_delete_at_once_goes_later
 /// Nothing shows the next process whose it was.
 #[tokio::test]
 async fn without_tags_a_target_group_that_a_process_has_left_is_named_when_the_service_goes() {
-    let bed = Bed::start("");
-    deny(&bed, Some(DESCRIBE_TAGS));
-    let process = bed.process().await;
-    bed.ensure(&*process, &of_kind("web", "nlb")).await;
-    bed.aws.clock().step(std::time::Duration::from_secs(60));
-    held(&bed);
+    let (bed, process) = with_a_held_group().await;
     let web = service("web", &[("type", "nlb")], &[(80, 0)], json!({"type": "ClusterIP"}));
     process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
     let (next, cluster) = watched(&bed).await;
@@ -393,10 +384,16 @@ async fn without_tags_a_target_group_that_a_process_has_left_is_named_when_the_s
     assert!(left.len() == 1 && left.iter().all(named), "{left:?}: {events:?}");
 }
 
-/// AWS refuses once to delete a target group.
-fn held(bed: &Bed) {
+/// A process that may not read tags and has made a load balancer, whose target group AWS refuses once to delete.
+async fn with_a_held_group() -> (Bed, Arc<dyn LoadBalancer>) {
+    let bed = Bed::start("");
+    deny(&bed, Some(DESCRIBE_TAGS));
+    let process = bed.process().await;
+    bed.ensure(&*process, &of_kind("web", "nlb")).await;
+    bed.aws.clock().step(std::time::Duration::from_secs(60));
     let in_use = Fault::Code { status: 400, code: "ResourceInUse".to_owned(), message: "in use".to_owned() };
     bed.aws.fault(Rule::every(in_use).on("elbv2", "DeleteTargetGroup").window(0, 1));
+    (bed, process)
 }
 
 async fn others(bed: &Bed, role: &Role, refused: &mut Denied) {
@@ -449,7 +446,7 @@ async fn a_denied_read_of_interfaces_concerns_fargate_nodes_only() {
         provider_id: Some("aws:///us-west-2a/0a1b2c/fargate-ip-10-0-0-9.us-west-2.compute.internal".into()),
         ..ccm_provider::Node::default()
     };
-    bed.nodes.push(std::sync::Arc::new(fargate));
+    bed.nodes.push(Arc::new(fargate));
     deny(&bed, Some("ec2:DescribeNetworkInterfaces"));
     let provider = leading(&bed, &bed.nodes).await;
     let found = provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await;

@@ -67,7 +67,8 @@ pub(crate) enum Write {
         port: Option<String>,
     },
     /// Binds a floating IP to a port that has another one, which stays if that is impossible. `descriptions`, if the
-    /// other is to be deleted: the one that it has, and the one that tells it from an address that a user detaches.
+    /// other is to be deleted: its present one, and the one that marks it as replaced. An address that a user detaches
+    /// has no such mark.
     MoveToFloatingIp {
         from: String,
         to: String,

@@ -69,7 +69,7 @@ pub(super) async fn rules(
     let shared = if let Besides::Shared(rules) = &step.besides { Some(&**rules) } else { None };
     let Room { surplus, spare } = match &step.besides {
         Besides::Room(room) => room.clone(),
-        _ => super::room_at_nodes(shared, group, reads).await?,
+        _ => super::at_nodes::room(shared, group, reads).await?,
     };
     let wanted = split(permissions);
     let mut full = FullGroup { group, reads, spare, refused: wanted.len(), last: full };

@@ -9,6 +9,7 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::{self, BalancerCloud as _, is_refusal};
 use ccm_provider::Verb;
 
+use super::super::rules::shared::SharedRules;
 use super::*;
 use crate::client::ec2::{Peer, Source};
 use crate::client::elb::Listener;

@@ -15,6 +15,7 @@ use super::*;
 use crate::annotations::DOMAIN;
 
 mod addresses;
+mod destinations;
 mod handover;
 mod kept;
 mod links;

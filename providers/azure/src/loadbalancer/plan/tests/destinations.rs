@@ -1,0 +1,111 @@
+//! The destinations of security rules: addresses of load balancers, nodes and networks, of several Services.
+
+use super::*;
+
+#[test]
+fn without_floating_ip_the_nodes_are_destinations_and_follow() {
+    let mut world = World::new();
+    world.service("web", &[("azure-disable-load-balancer-floating-ip", "true")], json!({})).settle(&[]);
+    let destinations = |world: &World| world.rules()[0]["properties"]["destinationAddressPrefixes"].clone();
+    assert_eq!(destinations(&world), json!(["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(world.rules()[0]["properties"]["destinationPortRanges"], json!(["30080"]));
+    world.nodes.push(node(3));
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(destinations(&world), json!(["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(world.rules()[0]["properties"]["destinationAddressPrefix"], "192.0.2.1");
+    assert_eq!(world.rules().len(), 1);
+}
+
+#[test]
+fn services_of_one_address_keep_their_clients_whichever_has_floating_ip() {
+    let no_floating_ip = ("azure-disable-load-balancer-floating-ip", "true");
+    for internal in [&[][..], &[("azure-load-balancer-internal", "true")]] {
+        for names in [["a", "b"], ["b", "a"]] {
+            let [floating, fixed] = names;
+            let ranges = json!(["10.9.0.0/24"]);
+            let spec = |number: u16, ip: &str| json!({"loadBalancerIP": ip, "loadBalancerSourceRanges": ranges, "ports": port(number)["ports"]});
+            let first = if internal.is_empty() { "" } else { "10.0.9.9" };
+            let denies = ("azure-deny-all-except-load-balancer-source-ranges", "true");
+            let mut world = World::new();
+            world.service(floating, &[internal, &[denies]].concat(), spec(80, first)).settle(&[]);
+            let ip = world.status(floating)[0].clone();
+            let is_open = |world: &World| {
+                let leads = |rule: &&Value, port: &str| {
+                    let to = &rule["properties"];
+                    to["destinationPortRanges"] == json!([port]) && to["destinationAddressPrefix"] == ip
+                };
+                let denies = |rule: &&Value| {
+                    let to = &rule["properties"];
+                    to["access"] == "Deny" && to["destinationAddressPrefix"] == ip
+                };
+                world.rules().iter().any(|rule| leads(&rule, "80")) && world.rules().iter().any(|rule| denies(&rule))
+            };
+            let settings = [internal, &[no_floating_ip]].concat();
+            world.service(fixed, &settings, spec(443, &ip)).settle(&[]);
+            assert!(is_open(&world), "both in one pass: {names:?}");
+            world.nodes.push(node(3));
+            assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+            assert!(is_open(&world), "a node joins: {names:?}");
+            world.pass_of_one(fixed, ServiceAction::Ensure);
+            assert!(is_open(&world), "alone: {names:?}");
+            world.service(fixed, internal, spec(443, &ip)).settle(&[]);
+            world.pass_of_one(fixed, ServiceAction::Ensure);
+            assert!(is_open(&world), "with floating IP again: {names:?}");
+            world.service(fixed, &settings, spec(443, &ip)).settle(&[]);
+            world.settle(&[fixed]);
+            assert!(is_open(&world), "the other one goes: {names:?}");
+            world.settle(&[floating]);
+            assert_eq!(world.rules(), [] as [Value; 0], "nothing is left: {names:?}");
+        }
+    }
+}
+
+#[test]
+fn destinations_of_an_annotation_replace_the_nodes_and_stay() {
+    let mut world = World::new();
+    let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16,10.9.0.1/8,fd00::/64");
+    let given = [("azure-disable-load-balancer-floating-ip", "true"), ranges];
+    world.service("web", &given, json!({}));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    assert_eq!(plan.findings[0].key, "InvalidAllowedDestinationIPRanges");
+    world.settle(&[]);
+    let destinations = |world: &World| -> Vec<Value> {
+        world.rules().iter().map(|rule| rule["properties"]["destinationAddressPrefix"].clone()).collect()
+    };
+    let both = [json!("10.0.0.0/16"), json!("fd00::/64")];
+    assert_eq!(destinations(&world), both[..1], "those of its families");
+    // Another Service writes the group.
+    world.service("api", &[], port(81)).settle(&[]);
+    assert_eq!(destinations(&world)[..1], both[..1]);
+    world.service("web", &[ranges], json!({})).settle(&[]);
+    assert_eq!(destinations(&world)[..], [json!("192.0.2.2"), json!("192.0.2.1")], "floating IP needs no nodes");
+    world.service("web", &given, json!({})).settle(&[]);
+    world.settle(&["web"]);
+    assert_eq!(destinations(&world)[..], [json!("192.0.2.2")]);
+}
+
+#[test]
+fn a_port_of_a_service_leaves_destinations_that_another_one_keeps() {
+    let ranges = ("azure-allowed-destination-ip-ranges", "10.0.0.0/16");
+    let others = ("azure-allowed-destination-ip-ranges", "10.0.0.0/24");
+    let nodes = ("azure-disable-load-balancer-floating-ip", "true");
+    let begin = || {
+        let mut world = World::new();
+        world.service("web", &[nodes, ranges], json!({})).service("api", &[nodes, ranges], port(81)).settle(&[]);
+        world
+    };
+    let ports = |world: &World, destination: &str| -> Vec<Value> {
+        let has = |rule: &&Value| rule["properties"].to_string().contains(destination);
+        world.rules().iter().filter(has).map(|rule| rule["properties"]["destinationPortRanges"][0].clone()).collect()
+    };
+    for now in [&[nodes, others][..], &[ranges]] {
+        let mut world = begin();
+        assert_eq!(ports(&world, "10.0.0.0/16").len(), 2);
+        world.service("web", now, json!({})).pass_of_one("web", ServiceAction::Ensure);
+        assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")], "{now:?}");
+    }
+    let mut world = begin();
+    world.pass_of_one("web", ServiceAction::Delete);
+    assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")]);
+}
