@@ -330,7 +330,7 @@ impl BalancerCloud for Balancers {
             {
                 self.warn(&item.service, &finding);
             }
-            verdicts.push(desired.map(|desired| wanted.extend(desired)));
+            verdicts.push(desired.map(|desired| wanted.push(desired)));
         }
         (wanted, verdicts)
     }

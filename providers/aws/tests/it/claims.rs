@@ -7,10 +7,10 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::{Peer, Tags};
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service, ServiceAction};
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CLUSTER, USER_GROUP, service, shape_of};
 use crate::leader::watched;
 
 pub(crate) fn of_kind(name: &str, kind: &str, annotations: &[(&str, &str)]) -> Service {
@@ -377,4 +377,48 @@ async fn a_full_target_group_takes_what_fits_and_later_ports_are_served() {
     let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
     assert!(error.contains("as target"), "{error}");
     assert_eq!(bed.hosts(), [4, 4]);
+}
+
+/// The status has the hostname of the other controller, so only the name in AWS shows that there is one. Interfaces keep its
+/// security group from being deleted with it.
+#[tokio::test]
+async fn the_balancer_of_a_service_that_another_controller_has_now_is_deleted_with_the_service() {
+    for (kind, elsewhere) in [("clb", "external"), ("nlb", "nlb-ip")] {
+        let bed = Bed::start("NLBSecurityGroupMode = Managed");
+        let empty = shape_of(&bed);
+        bed.ensure(&*bed.process().await, &of_kind("web", kind, &[])).await;
+        let process = bed.process().await;
+        let mut web = of_kind("web", elsewhere, &[]);
+        let hostname = "k8s-shop-web-0123456789.elb.us-west-2.amazonaws.com".to_owned();
+        web.status.load_balancer.ingress = vec![LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() }];
+        assert!(process.get(CLUSTER, &web).await.unwrap().is_some(), "{kind}");
+        let error = process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        assert!(error.is_in_progress(), "{kind}: {error}");
+        assert!(process.get(CLUSTER, &web).await.unwrap().is_some(), "{kind}");
+        bed.delete(&*process, &web).await;
+        assert_eq!(shape_of(&bed), empty, "{kind}");
+        assert_eq!(process.get(CLUSTER, &web).await.unwrap(), None, "{kind}");
+        bed.check();
+    }
+}
+
+/// Upstream asks AWS for nothing then, so its role may lack the permission.
+#[tokio::test]
+async fn the_deletion_of_a_service_of_another_controller_reads_only_whether_its_name_has_a_balancer() {
+    let bed = Bed::start("");
+    let web = of_kind("web", "external", &[]);
+    for denied in [false, true] {
+        let process = bed.process().await;
+        if denied {
+            bed.aws.fault(Rule { action: Some("DescribeLoadBalancers".to_owned()), ..Rule::every(Fault::Deny) });
+        }
+        let mark = bed.aws.mark();
+        process.ensure_deleted(CLUSTER, &web).await.unwrap();
+        let mut calls = bed.aws.ledger(|ledger| ledger.counts(mark));
+        // For the credentials.
+        calls.retain(|call, _| !call.starts_with("imds:"));
+        let both = ["elb:DescribeLoadBalancers", "elbv2:DescribeLoadBalancers"];
+        assert_eq!(calls, both.map(|call| (call.to_owned(), 1)).into());
+    }
+    bed.check();
 }

@@ -310,3 +310,72 @@ async fn another_certificate_leaves_a_listener_its_policies() {
         bed.check();
     }
 }
+
+/// AWS takes no listener whose backends have TLS beside one with the same instance port whose backends have none.
+#[tokio::test]
+async fn a_port_with_another_number_may_change_between_plain_and_tls_backends() {
+    let plain = clb(&[], &[(80, 31080)], json!({}));
+    let tls = |backend, port| {
+        clb(
+            &[("ssl-cert", CERTIFICATE), ("ssl-ports", "443"), ("backend-protocol", backend)],
+            &[(port, 31080)],
+            json!({}),
+        )
+    };
+    for (from, to, expected) in [
+        (plain.clone(), tls("https", 443), (443, "HTTPS", "HTTPS")),
+        (plain.clone(), tls("ssl", 443), (443, "SSL", "SSL")),
+        (tls("https", 443), plain, (80, "TCP", "TCP")),
+        // Port 8443 is none of `ssl-ports`.
+        (tls("https", 443), tls("https", 8443), (8443, "TCP", "TCP")),
+    ] {
+        let bed = start();
+        let process = bed.process().await;
+        bed.ensure(&*process, &from).await;
+        bed.ensure(&*process, &to).await;
+        let balancer = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+        let listeners = balancer.listeners.iter();
+        let listeners: Vec<_> = listeners.map(|(port, one)| (*port, &*one.protocol, &*one.instance_protocol)).collect();
+        assert_eq!(listeners, [expected]);
+        assert_eq!(admitted(&bed), [expected.0].into());
+        bed.stays(&*process, &to, 9).await;
+        bed.check();
+    }
+}
+
+/// The ports that the managed group lets clients in to.
+fn admitted(bed: &Bed) -> BTreeSet<u16> {
+    bed.aws.world(|world| {
+        let group = world.ec2.groups.values().find(|group| group.name.starts_with("k8s-elb-")).unwrap();
+        let rules = group.ingress.iter().filter(|rule| rule.protocol == "tcp");
+        rules.map(|rule| u16::try_from(rule.from.unwrap()).unwrap()).collect()
+    })
+}
+
+/// With TLS to the nodes too, it is deleted and created again.
+#[tokio::test]
+async fn a_port_whose_successor_lacks_its_certificate_serves_its_clients_until_there_is_one() {
+    let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+    for backend in ["tcp", "https"] {
+        let bed = start();
+        let process = bed.process().await;
+        bed.ensure(&*process, &clb(&[], &[(80, 31080)], json!({}))).await;
+        let changed = clb(&[("ssl-cert", other), ("backend-protocol", backend)], &[(443, 31080)], json!({}));
+        let mark = bed.aws.mark();
+        for attempt in 0..3 {
+            let error = process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+            assert!(error.contains(other), "{error}");
+            let balancer = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+            assert_eq!(balancer.listeners.keys().collect::<Vec<_>>(), [&80], "{backend}, {attempt}");
+            assert!(admitted(&bed).contains(&80), "{backend}, {attempt}");
+        }
+        let deletions = bed.writes(mark).into_iter().filter(|write| write == "DeleteLoadBalancerListeners").count();
+        assert_eq!(deletions, usize::from(backend == "https"));
+        bed.aws.world(|world| world.elb.add_certificate(other));
+        bed.ensure(&*bed.process().await, &changed).await;
+        let balancer = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
+        assert_eq!(balancer.listeners.keys().collect::<Vec<_>>(), [&443], "{backend}");
+        assert_eq!(admitted(&bed), [443].into(), "{backend}");
+        bed.check();
+    }
+}

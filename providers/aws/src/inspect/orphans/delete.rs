@@ -55,6 +55,7 @@ pub(super) async fn look(
         cluster_name: cluster.into(),
         name: name(named, id).to_owned(),
         goal: Goal::Absent,
+        elsewhere: false,
         network: !named.is_empty(),
         target_groups: BTreeSet::new(),
         named_groups: NamedGroups::default(),

@@ -155,6 +155,8 @@ struct Remembered {
     /// The tags that this process has written to classic balancers, by name.
     added_tags: BTreeMap<String, Tags>,
     held: BTreeMap<String, Held>,
+    /// The names of balancers that were there although another controller has their Service.
+    left: BTreeSet<String>,
     /// The names of the balancers behind which target groups were whose tags may not be read, by ARN.
     behind: BTreeMap<String, String>,
 }
@@ -430,6 +432,12 @@ impl Reads {
     /// Whether this process saw a target group behind a balancer.
     pub(crate) fn was_behind(&self, target_group: &str, balancer: &str) -> bool {
         self.remembered.lock().behind.get(target_group).is_some_and(|name| name == balancer)
+    }
+
+    /// Whether a balancer is there, or was: its deletion may not have removed all of its parts yet.
+    pub(crate) fn has_found(&self, balancer: &str, is_there: bool) -> bool {
+        let left = &mut self.remembered.lock().left;
+        left.contains(balancer) || (is_there && left.insert(balancer.to_owned()))
     }
 
     /// Records the creation of an object whose tags AWS may show late. A classic balancer may have the name of one that

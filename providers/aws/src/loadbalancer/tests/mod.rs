@@ -456,6 +456,8 @@ async fn refused_services_need_no_write() {
         assert!(provider.observe("kubernetes", &work).await.unwrap().is_null());
         provider.ensure_deleted("kubernetes", &theirs).await.unwrap();
     }
+    // Whether its name has a balancer of ours.
+    assert!(calls(&world).iter().all(|call| call.starts_with("DescribeLoadBalancers")), "{:?}", calls(&world));
     let mut changed = service(2, "nlb");
     let hostname = "x.us-east-1.elb.amazonaws.com".to_owned();
     changed.status.load_balancer.ingress = vec![LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() }];

@@ -227,7 +227,7 @@ fn desired_states_are_the_same_from_the_facts() {
     for env in [env(), Env { managed_network_groups: true, shared_probe, ..env() }] {
         let there = replay::balancers(&replay::facts(&env)).unwrap();
         let [item] = work(&service(1, "nlb"), ServiceAction::Ensure);
-        let here = wanted::of_service("kubernetes", &item, &env).unwrap().unwrap();
+        let here = wanted::of_service("kubernetes", &item, &env).unwrap();
         let read = there.cloud().wanted("kubernetes", std::slice::from_ref(&item)).0.remove(0);
         assert_eq!(format!("{here:?}"), format!("{read:?}"));
     }

@@ -143,8 +143,7 @@ impl Asked {
 
     /// The desired state of the Service.
     pub(in crate::loadbalancer) fn desired(&self) -> Result<Wanted, ProviderError> {
-        let desired = crate::loadbalancer::wanted::of_service("kubernetes", &self.work(), &self.env)?;
-        Ok(desired.expect("ours"))
+        crate::loadbalancer::wanted::of_service("kubernetes", &self.work(), &self.env)
     }
 }
 

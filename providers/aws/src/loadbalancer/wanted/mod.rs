@@ -33,6 +33,9 @@ pub(crate) struct Wanted {
     /// Name of the balancer, the same for both kinds.
     pub(crate) name: String,
     pub(crate) goal: Goal,
+    /// Whether another controller has the Service, and nothing but the name can show that this program has left a
+    /// balancer.
+    pub(crate) elsewhere: bool,
     /// Whether the annotation or the hostname in the status show that there is, or was, a network balancer.
     pub(crate) network: bool,
     /// Names of the target groups of the Service's ports, as far as it is valid.

@@ -35,19 +35,20 @@ impl Controller {
     }
 }
 
-/// The desired state for one item of work. `None` when there is nothing to read or write: another controller manages
-/// the balancer, and this program has none left for the Service.
-pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> Result<Option<Wanted>, ProviderError> {
+/// The desired state for one item of work.
+pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> Result<Wanted, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     let controller = Controller::of(annotations);
     let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
+    let name = service.default_load_balancer_name();
     let mut desired = Wanted {
         service: service.key(),
         uid: service.metadata.uid.clone(),
         cluster_name: cluster_name.into(),
-        name: service.default_load_balancer_name(),
         goal: Goal::Absent,
+        elsewhere: controller == Controller::Other && !hostname::shows(service, &name),
+        name,
         network: controller != Controller::This(Kind::Classic)
             || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
         target_groups: target_groups(service, env),
@@ -56,15 +57,14 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
     };
     if item.action == ServiceAction::Delete {
         // The Service may have had a balancer of this program before the annotation changed.
-        let ours = controller != Controller::Other || hostname::shows(service, &desired.name);
-        return Ok(ours.then_some(desired));
+        return Ok(desired);
     }
     let Controller::This(kind) = controller else { return Err(ProviderError::ImplementedElsewhere) };
     match complete(&mut desired, item, env, kind) {
         Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut desired, item, kind, error)?,
         verdict => verdict?,
     }
-    Ok(Some(desired))
+    Ok(desired)
 }
 
 fn target_groups(service: &Service, env: &Env) -> BTreeSet<String> {

@@ -1,5 +1,7 @@
 //! Listeners of classic balancers, of which AWS changes only the certificate in place.
 
+use std::collections::BTreeSet;
+
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_kit::split_refused;
 use ccm_provider::ProviderError;
@@ -13,8 +15,8 @@ use crate::loadbalancer::reads::Reads;
 /// The policy that AWS gives a new listener.
 const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
-/// Creates listeners, one by one if AWS refuses some of them. A port whose new listener is refused gets its former one
-/// again: it stays open.
+/// Creates listeners, one by one if AWS refuses some of them. If one is refused, the former one of its port or of its
+/// instance port is created again: its port stays open.
 pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) -> Result<(), ProviderError> {
     let Write::Elb(ElbWrite::CreateLoadBalancerListeners { balancer, listeners }) = write else {
         return Err(ProviderError::bug("not the creation of listeners"));
@@ -25,9 +27,13 @@ pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) ->
     };
     let is_refused = |error: &ApiError| error.kind == ErrorKind::Refused;
     let mut refused: Option<ProviderError> = None;
-    for (listeners, answer) in split_refused(listeners.clone(), is_refused, |_, _| false, create).await {
+    let answers = split_refused(listeners.clone(), is_refused, |_, _| false, create).await;
+    let made = answers.iter().filter(|(_, answer)| answer.is_ok()).flat_map(|(listeners, _)| listeners);
+    let made: BTreeSet<i32> = made.map(|listener| listener.port).collect();
+    for (listeners, answer) in answers {
         let Err(error) = answer else { continue };
-        let lost = |old: &&Listener| listeners.iter().any(|new| new.port == old.port);
+        let replaces = |new: &Listener, old: &Listener| new.port == old.port || new.instance_port == old.instance_port;
+        let lost = |old: &&Listener| !made.contains(&old.port) && listeners.iter().any(|new| replaces(new, old));
         let again: Vec<Listener> = former.iter().filter(lost).cloned().collect();
         let is_lost = !again.is_empty();
         if is_refused(&error)

@@ -19,7 +19,30 @@ pub(super) fn read(world: &World, call: &Call) -> Result<BTreeMap<u16, Listener>
             return Err(contradiction(format!("The load balancer port {front} is given twice")));
         }
     }
+    check_instance_ports(&listeners)?;
     Ok(listeners)
+}
+
+/// Of the listeners with one instance port, all or none have a secure instance protocol (`API_Listener`,
+/// `InstanceProtocol`).
+fn check_instance_ports(listeners: &BTreeMap<u16, Listener>) -> Result<(), ApiError> {
+    let is_secure = |listener: &Listener| is_secure(&listener.instance_protocol);
+    let mut secure = BTreeMap::new();
+    for listener in listeners.values() {
+        if *secure.entry(listener.instance_port).or_insert(is_secure(listener)) != is_secure(listener) {
+            return Err(contradiction(format!(
+                "If there is another listener with the same InstancePort ({}) whose InstanceProtocol is secure (HTTPS or \
+                 SSL), the listener's InstanceProtocol must also be secure. If there is another listener with the same \
+                 InstancePort whose InstanceProtocol is HTTP or TCP, the listener's InstanceProtocol must be HTTP or TCP.",
+                listener.instance_port
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_secure(protocol: &str) -> bool {
+    matches!(protocol, "HTTPS" | "SSL")
 }
 
 fn read_one(world: &World, item: &Params) -> Result<Listener, ApiError> {
@@ -39,7 +62,7 @@ fn read_one(world: &World, item: &Params) -> Result<Listener, ApiError> {
             "Listener protocol {protocol} and instance protocol {instance_protocol} do not fit"
         )));
     }
-    let secure = matches!(protocol.as_str(), "HTTPS" | "SSL");
+    let secure = is_secure(&protocol);
     let certificate = item.get("SSLCertificateId").filter(|arn| !arn.is_empty()).map(str::to_owned);
     match &certificate {
         None if secure => return Err(invalid("A certificate must be specified for HTTPS and SSL listeners")),
@@ -114,6 +137,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             }
         }
     }
+    check_instance_ports(&balancer.listeners)?;
     if balancer.listeners.len() > world.options.limits.classic_listeners {
         return Err(contradiction("The quota for the number of listeners has been reached"));
     }

@@ -148,6 +148,36 @@ fn listeners_repeat_without_harm_and_conflict_with_a_code() {
 }
 
 #[test]
+fn the_backends_of_an_instance_port_are_all_secure_or_none_is() {
+    let mut world = with_balancer();
+    let listener = |port: u16, protocol: &str, backend: &str, instance: u16| {
+        format!(
+            "LoadBalancerName=lb&Listeners.member.1.Protocol={protocol}&Listeners.member.1.LoadBalancerPort={port}\
+             &Listeners.member.1.InstanceProtocol={backend}&Listeners.member.1.InstancePort={instance}\
+             &Listeners.member.1.SSLCertificateId={CERTIFICATE}"
+        )
+    };
+    // Port 30080 has a backend without TLS.
+    let create = "CreateLoadBalancerListeners";
+    refused(&mut world, create, &listener(443, "ssl", "ssl", 30080), "InvalidConfigurationRequest");
+    for (port, protocol, backend, instance) in [
+        (443, "ssl", "tcp", 30080),
+        (444, "https", "http", 30080),
+        (445, "ssl", "ssl", 30081),
+        (446, "https", "https", 30081),
+    ] {
+        elb(&mut world, create, &listener(port, protocol, backend, instance)).unwrap();
+    }
+    refused(&mut world, create, &listener(81, "tcp", "tcp", 30081), "InvalidConfigurationRequest");
+    let both = format!(
+        "{}&Listeners.member.2.Protocol=tcp&Listeners.member.2.LoadBalancerPort=80&Listeners.member.2.InstanceProtocol=tcp\
+         &Listeners.member.2.InstancePort=30443&Subnets.member.1=subnet-a",
+        listener(443, "ssl", "ssl", 30443).replace("=lb&", "=new&")
+    );
+    refused(&mut world, "CreateLoadBalancer", &both, "InvalidConfigurationRequest");
+}
+
+#[test]
 fn policies_repeat_without_harm_and_are_refused_while_in_use() {
     let mut world = with_balancer();
     let policy = "LoadBalancerName=lb&PolicyName=p&PolicyTypeName=ProxyProtocolPolicyType\

@@ -47,7 +47,7 @@ impl Needs {
         for service in services {
             // For a change of nodes, an invalid Service has a kind too.
             let work = ServiceWork::new(service, &[], ServiceAction::UpdateHosts);
-            if let Ok(Some(wanted)) = of_service(cluster, &work, aws.env()) {
+            if let Ok(wanted) = of_service(cluster, &work, aws.env()) {
                 needs.add(aws, &wanted);
             }
         }

@@ -10,6 +10,7 @@ use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
+use crate::loadbalancer::plan::security_groups::steps::{by_port, divide};
 use crate::loadbalancer::plan::security_groups::{delete, own};
 use crate::loadbalancer::step::{AFTER_RULES, Besides, Kind, Step};
 
@@ -20,10 +21,11 @@ const PART: &str = "security groups";
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) ids: Vec<Id>,
-    /// Creates managed groups and sets their rules.
+    /// Creates managed groups and opens their rules.
     pub(super) made: Vec<Step>,
     /// Attaches them to the balancer, if it has others.
     pub(super) change: Option<Change>,
+    /// After its listeners are changed: rules closed, groups deleted.
     pub(super) removed: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
@@ -35,11 +37,14 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     let removal = delete::unneeded(BalancerKind::Classic, desired, attached, &ids, observed, env);
     // A new balancer cannot do without its group.
     let before = before.into_iter().map(|step| step.part(Kind::Frame, if balancer.is_some() { PART } else { "" }));
-    let rules = rules.into_iter().map(|step| step.part(Kind::Rules, PART).needs(&[Kind::Frame]));
-    let made = before.chain(rules).collect();
+    let ports = classic.open_ports.iter().map(|(protocol, port)| (&**protocol, *port)).collect();
+    let rules = rules.into_iter().flat_map(|step| by_port(&ports, step));
+    let (open, close) =
+        divide(rules.map(|(step, narrows)| (step.part(Kind::Rules, PART).needs(&[Kind::Frame]), narrows)));
+    let made = before.chain(open).collect();
     let change = balancer.and_then(|balancer| change(context, balancer, &ids));
     let revoke = removal.revoke.into_iter().map(|step| step.part(Kind::Release, ""));
-    let removed = revoke.chain(removal.delete).collect();
+    let removed = close.into_iter().chain(revoke).chain(removal.delete).collect();
     Ok(Groups { ids, made, change, removed, findings: removal.findings })
 }
 

@@ -42,6 +42,17 @@ fn same_but_certificate(a: &Listener, b: &Listener) -> bool {
     a.certificate.is_some() == b.certificate.is_some() && same(&plain(a), &plain(b))
 }
 
+fn is_tls(protocol: &str) -> bool {
+    ["SSL", "HTTPS"].iter().any(|tls| protocol.eq_ignore_ascii_case(tls))
+}
+
+/// Whether AWS refuses one listener beside the other: of the listeners with one instance port, all or none have TLS to
+/// the nodes.
+fn excludes(a: &Listener, b: &Listener) -> bool {
+    let mixed = is_tls(&a.instance_protocol) != is_tls(&b.instance_protocol);
+    a.port == b.port || (a.instance_port == b.instance_port && mixed)
+}
+
 /// Replaces changed listeners and creates the missing ones, then deletes those of other ports. AWS changes nothing of a
 /// listener in place but its certificate.
 pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> {
@@ -60,7 +71,7 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
         old.retain(|listener| listener.port != former.port);
     }
     let (changed, surplus): (Vec<&Listener>, Vec<&Listener>) =
-        old.into_iter().partition(|listener| new.iter().any(|wanted| wanted.port == listener.port));
+        old.into_iter().partition(|listener| new.iter().any(|wanted| excludes(wanted, listener)));
     steps.extend(delete(context, &changed).map(|step| step.part(Kind::Frame, "listeners")));
     if !new.is_empty() {
         let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
@@ -185,7 +196,7 @@ fn tls_listeners<'a>(
             context.classic.listeners.iter().map(|wanted| (wanted, policies(wanted).unwrap_or(nothing))).collect()
         }
     };
-    all.retain(|(listener, _)| ["SSL", "HTTPS"].iter().any(|tls| listener.protocol.eq_ignore_ascii_case(tls)));
+    all.retain(|(listener, _)| is_tls(&listener.protocol));
     all.sort_by_key(|(listener, _)| listener.port);
     all
 }

@@ -6,13 +6,11 @@ use ccm_provider::{Finding, ProviderError};
 
 use super::Context;
 use crate::annotations::Kind as BalancerKind;
-use crate::client::write::Ec2Write;
-use crate::client::{Id, Write};
+use crate::client::Id;
 use crate::loadbalancer::plan::security_groups::own::{self, transport};
-use crate::loadbalancer::plan::security_groups::{delete, nodes, steps};
-use crate::loadbalancer::rules::{Rule, split};
+use crate::loadbalancer::plan::security_groups::steps::{by_port, divide};
+use crate::loadbalancer::plan::security_groups::{delete, nodes};
 use crate::loadbalancer::step::{Besides, Kind, Step};
-use crate::loadbalancer::wanted::{Network, Port};
 
 /// The part of an existing balancer that consists of its groups, their rules, and which of them it has.
 pub(super) const PART: &str = "security groups";
@@ -43,7 +41,8 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
 
     let frame = if context.existing().is_some() { PART } else { "" };
     let mut open: Vec<Step> = before.into_iter().map(|step| step.part(Kind::Frame, frame)).collect();
-    let own = rules.into_iter().flat_map(|step| by_port(network, step));
+    let ports = network.ports.iter().map(|port| (transport(&port.protocol), port.port)).collect();
+    let own = rules.into_iter().flat_map(|step| by_port(&ports, step));
     let own = own.map(|(step, narrows)| (step.part(Kind::Rules, PART).needs(&[Kind::Frame]), narrows));
     let of_nodes = of_nodes.into_iter().map(|step| {
         let narrows = matches!(&step.besides, Besides::Shared(rules) if rules.keeps_ports);
@@ -63,32 +62,4 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
 pub(super) fn of_group(kind: Kind, step: Step) -> Step {
     let of = step.summary.id.clone();
     step.part(kind, of).needs(&[Kind::Frame])
-}
-
-/// Divides steps into those that open rules and those that close some. The second of a pair is whether the balancer keeps
-/// the ports of what is closed: then nothing else needs it. Otherwise, what could not be changed may still need it.
-fn divide(steps: impl Iterator<Item = (Step, bool)>) -> (Vec<Step>, Vec<Step>) {
-    let opens = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }));
-    let (open, close): (Vec<_>, Vec<_>) = steps.partition(|(step, _)| opens(step));
-    let released = |step: Step| Step { needs: None, ..step.part(Kind::Release, "") };
-    let close = close.into_iter().map(|(step, narrows)| if narrows { step } else { released(step) });
-    (open.into_iter().map(|(step, _)| step).collect(), close.collect())
-}
-
-/// Divides the closing of rules of the balancer's own group: those of ports that it keeps, of which only the sources
-/// have changed (`true`), and the rest.
-fn by_port(network: &Network, step: Step) -> Vec<(Step, bool)> {
-    let Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions }) = &step.write else {
-        return vec![(step, false)];
-    };
-    let is_kept = |rule: &Rule| {
-        let is_same = |port: &Port| {
-            let number = Some(port.port);
-            rule.protocol == transport(&port.protocol) && (rule.from_port, rule.to_port) == (number, number)
-        };
-        rule.is_icmp() || network.ports.iter().any(is_same)
-    };
-    let (kept, rest): (Vec<Rule>, Vec<Rule>) = split(permissions).into_iter().partition(is_kept);
-    let revoke = |rules, narrows| Some((steps::revoke(group, rules, &step.summary.reason)?, narrows));
-    revoke(kept, true).into_iter().chain(revoke(rest, false)).collect()
 }

@@ -1,5 +1,7 @@
 //! Steps that change the rules of a group.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::Verb;
 
 use crate::client::ec2::{Peer, Permission};
@@ -7,7 +9,7 @@ use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
 use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
-use crate::loadbalancer::step::{Besides, Room, Step};
+use crate::loadbalancer::step::{Besides, Kind, Room, Step};
 
 /// Sets the rules of a group exactly, except that IPv6 ranges and prefix lists stay on the wanted ports while no other
 /// source of the port is closed: only users add them, and upstream keeps them as long. Missing rules are opened before
@@ -70,4 +72,29 @@ fn change(group: &Id, rules: Vec<Rule>, reason: &str, write: impl Fn(Id, Vec<Per
         true => step.change("ingress", None, Some(text)),
         false => step.change("ingress", Some(text), None),
     }))
+}
+
+/// Divides steps into those that open rules and those that close some. The second of a pair is whether the balancer keeps
+/// the ports of what is closed: then nothing else needs it. Otherwise, what could not be changed may still need it.
+pub(crate) fn divide(steps: impl Iterator<Item = (Step, bool)>) -> (Vec<Step>, Vec<Step>) {
+    let opens = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }));
+    let (open, close): (Vec<_>, Vec<_>) = steps.partition(|(step, _)| opens(step));
+    let released = |step: Step| Step { needs: None, ..step.part(Kind::Release, "") };
+    let close = close.into_iter().map(|(step, narrows)| if narrows { step } else { released(step) });
+    (open.into_iter().map(|(step, _)| step).collect(), close.collect())
+}
+
+/// Divides the closing of rules of the balancer's own group: those of ports that it keeps, of which only the sources
+/// have changed (`true`), and the rest. `ports` are those that it keeps, with their protocols.
+pub(crate) fn by_port(ports: &BTreeSet<(&str, i32)>, step: Step) -> Vec<(Step, bool)> {
+    let Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions }) = &step.write else {
+        return vec![(step, false)];
+    };
+    let is_kept = |rule: &Rule| {
+        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port);
+        rule.is_icmp() || port.is_some_and(|port| ports.contains(&(&*rule.protocol, port)))
+    };
+    let (kept, rest): (Vec<Rule>, Vec<Rule>) = split(permissions).into_iter().partition(is_kept);
+    let revoke = |rules, narrows| Some((revoke(group, rules, &step.summary.reason)?, narrows));
+    revoke(kept, true).into_iter().chain(revoke(rest, false)).collect()
 }

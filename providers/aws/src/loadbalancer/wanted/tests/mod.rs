@@ -49,12 +49,12 @@ fn work(service: Service, nodes: Vec<Arc<Node>>, action: ServiceAction) -> Servi
     ServiceWork { service: service.into(), nodes: nodes.into(), action, namespace: None }
 }
 
-fn ask(service: Service, action: ServiceAction) -> Result<Option<Wanted>, ProviderError> {
+fn ask(service: Service, action: ServiceAction) -> Result<Wanted, ProviderError> {
     of_service("kubernetes", &work(service, Vec::new(), action), &env())
 }
 
 fn ensure(service: Service) -> Result<Wanted, String> {
-    ask(service, ServiceAction::Ensure).map(Option::unwrap).map_err(|error| error.to_string())
+    ask(service, ServiceAction::Ensure).map_err(|error| error.to_string())
 }
 
 fn refusal(service: Service) -> String {
@@ -184,11 +184,11 @@ fn what_another_controller_makes_is_left_to_it() {
         for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
             assert!(ask(service(&[("type", kind)]), action).unwrap_err().is_implemented_elsewhere());
         }
-        // Succeeds without reading AWS.
-        assert!(ask(service(&[("type", kind)]), ServiceAction::Delete).unwrap().is_none());
+        // No write, and only the two reads by name: nothing else shows that there is one of ours.
+        assert!(ask(service(&[("type", kind)]), ServiceAction::Delete).unwrap().elsewhere);
         // A balancer of the other controller, or none of ours: the same result.
         let theirs = shown(service(&[("type", kind)]), "k8s-shop-web-1234.elb.us-east-1.amazonaws.com");
-        assert!(ask(theirs, ServiceAction::Delete).unwrap().is_none());
+        assert!(ask(theirs, ServiceAction::Delete).unwrap().elsewhere);
     }
 }
 
@@ -202,8 +202,8 @@ fn a_balancer_of_ours_is_deleted_whatever_the_annotation_says_now() {
     ] {
         let service = shown(service(&[("type", "external")]), &hostname);
         assert!(previous_balancer(&service).unwrap().message.contains(&name));
-        let desired = ask(service, ServiceAction::Delete).unwrap().unwrap();
-        assert!(matches!(desired.goal, Goal::Absent));
+        let desired = ask(service, ServiceAction::Delete).unwrap();
+        assert!(matches!(desired.goal, Goal::Absent) && !desired.elsewhere);
     }
     assert!(previous_balancer(&service(&[("type", "external")])).is_none());
     assert!(previous_balancer(&shown(service(&[]), &format!("{name}-1.us-east-1.elb.amazonaws.com"))).is_none());
@@ -214,7 +214,7 @@ fn a_deletion_minds_no_wrong_annotation_and_knows_the_named_groups() {
     let mut service =
         service(&[("proxy-protocol", "x"), ("security-groups", "sg-1, sg-2"), ("extra-security-groups", "sg-3")]);
     service.spec.ports.clear();
-    let desired = ask(service, ServiceAction::Delete).unwrap().unwrap();
+    let desired = ask(service, ServiceAction::Delete).unwrap();
     assert_eq!(desired.named_groups.instead, ["sg-1", "sg-2"]);
     assert_eq!(desired.named_groups.extra, ["sg-3"]);
     assert_eq!(desired.name, "a0f1e2d3caaaabbbbcccc0123456789a");
@@ -224,14 +224,14 @@ fn a_deletion_minds_no_wrong_annotation_and_knows_the_named_groups() {
 fn ipv6_source_ranges_are_left_out_with_a_finding() {
     let mut service = service(&[("type", "nlb")]);
     service.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()]);
-    let desired = ask(service.clone(), ServiceAction::Ensure).unwrap().unwrap();
+    let desired = ask(service.clone(), ServiceAction::Ensure).unwrap();
     let common = desired.goal.common().unwrap();
     assert_eq!((common.source_ranges.len(), common.no_client.is_none()), (1, true));
     let warning = "spec.loadBalancerSourceRanges \"2001:db8::/32\": IPv6 ranges cannot be served: load balancers of this \
                    program are IPv4; remove them";
     assert!(desired.findings.iter().any(|finding| finding.to_string().ends_with(warning)), "{:?}", desired.findings);
     service.spec.load_balancer_source_ranges = Some(vec!["2001:db8::/32".to_owned()]);
-    let desired = ask(service, ServiceAction::Ensure).unwrap().unwrap();
+    let desired = ask(service, ServiceAction::Ensure).unwrap();
     let common = desired.goal.common().unwrap();
     assert_eq!(common.source_ranges, []);
     assert_eq!(common.no_client.as_ref().unwrap().to_string(), warning);
@@ -256,7 +256,7 @@ fn nodes_are_chosen_by_label_and_reported_by_instance() {
     let ids = |labels: &str| {
         let service = service(&[("target-node-labels", labels)]);
         let item = work(service, nodes.clone(), ServiceAction::Ensure);
-        let desired = of_service("kubernetes", &item, &env()).unwrap().unwrap();
+        let desired = of_service("kubernetes", &item, &env()).unwrap();
         let Goal::Classic(classic) = desired.goal else { panic!() };
         classic.common.targets.into_values().collect::<Vec<_>>().join("")
     };
@@ -277,7 +277,7 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_reported() {
         node("new", "", &[]),
     ];
     let item = work(service(&[]), nodes, ServiceAction::Ensure);
-    let desired = of_service("kubernetes", &item, &env()).unwrap().unwrap();
+    let desired = of_service("kubernetes", &item, &env()).unwrap();
     let summary: Vec<String> =
         desired.findings.iter().map(|finding| format!("{:?} {finding}", finding.severity)).collect();
     assert_eq!(
@@ -303,7 +303,7 @@ fn tags_of_ours_cannot_be_set_and_are_reported() {
 #[test]
 fn only_hosts_changed_asks_for_a_balancer_that_exists() {
     for annotations in [&[][..], &[("type", "nlb")]] {
-        let desired = ask(service(annotations), ServiceAction::UpdateHosts).unwrap().unwrap();
+        let desired = ask(service(annotations), ServiceAction::UpdateHosts).unwrap();
         let common = match desired.goal {
             Goal::Classic(classic) => classic.common,
             Goal::Network(network) => network.common,

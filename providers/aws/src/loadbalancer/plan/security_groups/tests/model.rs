@@ -15,6 +15,7 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Wanted {
         cluster_name: "kubernetes".into(),
         name: BALANCER.to_owned(),
         goal,
+        elsewhere: false,
         network: false,
         target_groups: Default::default(),
         named_groups: NamedGroups::default(),
