@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::gate::Gate;
 use crate::metrics::Metrics;
+use crate::priority::Priority;
 pub use deliver::Delivery;
 pub(crate) use deliver::EventMetrics;
 
@@ -43,6 +44,8 @@ struct Recorded {
     class: Option<&'static str>,
     /// Wall clock.
     at: SystemTime,
+    /// The time until which urgent writes go first.
+    due: tokio::time::Instant,
     /// Nanoseconds since 1970, made unique: the suffix of the event's name.
     stamp: u64,
 }
@@ -139,6 +142,7 @@ impl ComponentRecorder {
             message: message.to_owned(),
             class,
             at,
+            due: Priority::latest(),
             stamp: shared.stamp(at),
         };
         // Counted before it is queued, so that the count never falls below zero.

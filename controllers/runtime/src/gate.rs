@@ -24,6 +24,8 @@ use crate::priority::Priority;
 
 /// Maximum API writes in flight. More do not help: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
+/// Of these, to objects in namespaces: a webhook on Services that does not answer must not hold up new nodes.
+const IN_NAMESPACES: usize = 24;
 /// Of these, to the objects of one namespace: a webhook that does not answer for it must not hold all of them.
 const IN_NAMESPACE: usize = 16;
 /// The maximum number of plans of a dry run that are remembered, so that they are not repeated.
@@ -60,6 +62,7 @@ pub struct Gate {
     leadership: Leadership,
     dry_run: bool,
     in_flight: Arc<Priority>,
+    in_namespaces: Arc<Semaphore>,
     in_namespace: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
     // The last plan of each subject, so that a dry run logs each plan once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
@@ -123,6 +126,7 @@ impl Gate {
             leadership,
             dry_run,
             in_flight: Arc::new(Priority::new(IN_FLIGHT)),
+            in_namespaces: Arc::new(Semaphore::new(IN_NAMESPACES)),
             in_namespace: Arc::default(),
             shown: Arc::default(),
             collected: None,
@@ -229,7 +233,7 @@ impl Gate {
         self.open("api")?;
         let turn = async {
             let place = self.place_in_namespace(&call.path).await;
-            (place, if call.can_wait { self.in_flight.deferrable().await } else { self.in_flight.urgent().await })
+            (place, self.in_flight.turn(call.urgency).await)
         };
         let (_place, turn) = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
@@ -243,7 +247,7 @@ impl Gate {
     }
 
     /// `None` for objects without a namespace.
-    async fn place_in_namespace(&self, path: &str) -> Option<OwnedSemaphorePermit> {
+    async fn place_in_namespace(&self, path: &str) -> Option<[OwnedSemaphorePermit; 2]> {
         let namespace = path.split_once("/namespaces/")?.1.split('/').next()?;
         let places = {
             let mut all = self.in_namespace.lock();
@@ -252,7 +256,7 @@ impl Gate {
             let new = || Arc::new(Semaphore::new(IN_NAMESPACE));
             all.entry(namespace.to_owned()).or_insert_with(new).clone()
         };
-        places.acquire_owned().await.ok()
+        Some([places.acquire_owned().await.ok()?, self.in_namespaces.clone().acquire_owned().await.ok()?])
     }
 
     /// Waits, unless a shutdown has begun.
@@ -260,10 +264,14 @@ impl Gate {
         self.leadership.until_ended(wait).await.ok_or(GateError::Ending)
     }
 
-    /// Writes an event. It is not counted with the writes and lets them go first, for a limited time.
+    /// Waits until no urgent write is left, at most until then.
+    pub(crate) async fn until_calm(&self, until: Instant) {
+        self.in_flight.none_urgent(until).await;
+    }
+
+    /// Writes an event. It is not counted with the writes.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.may()?;
-        self.in_flight.none_urgent(Priority::latest()).await;
         self.client.send_while(call, || self.may(), &client::sleep).await
     }
 
@@ -399,6 +407,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::client::Urgency;
     use crate::clock::SystemClock;
 
     fn gate() -> (Gate, Leadership) {
@@ -454,7 +463,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_of_one_namespace_leave_places_to_others() {
+    async fn writes_of_one_namespace_leave_places_to_others_and_those_of_all_to_nodes() {
         let (gate, _) = gate();
         let place = |path: &'static str| gate.place_in_namespace(path).now_or_never();
         let of_a = || place("/api/v1/namespaces/a/services/s/status");
@@ -462,7 +471,12 @@ mod tests {
         assert!(of_a().is_none(), "it waits");
         assert!(place("/api/v1/namespaces/b").unwrap().is_some());
         assert!(place("/api/v1/nodes/n").unwrap().is_none(), "it needs none");
-        drop(held);
+        let of_others: Vec<_> = (0..IN_NAMESPACES - IN_NAMESPACE)
+            .map(|_| place("/api/v1/namespaces/b/services/s/status").unwrap().unwrap())
+            .collect();
+        assert!(place("/api/v1/namespaces/c").is_none(), "it waits: nodes must have places");
+        assert!(gate.in_flight.turn(Urgency::Urgent).now_or_never().is_some());
+        drop((held, of_others));
         assert!(of_a().unwrap().is_some());
     }
 

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+use crate::client::Urgency;
+
 /// The maximum time for which a write that can wait lets others go first.
 const MAX_DEFERRAL: Duration = Duration::from_secs(15);
 
@@ -67,8 +69,16 @@ impl Priority {
         }
     }
 
-    /// A permit in FIFO order. Never `None`: the semaphore is not closed.
-    pub(crate) async fn urgent(&self) -> Option<Turn<'_>> {
+    /// A permit in the order of this urgency. Never `None`: the semaphore is not closed.
+    pub(crate) async fn turn(&self, urgency: Urgency) -> Option<Turn<'_>> {
+        match urgency {
+            Urgency::Urgent => self.urgent().await,
+            Urgency::Normal => Some(Turn { _slot: self.slots.acquire().await.ok()?, _urgent: None }),
+            Urgency::CanWait => self.deferrable().await,
+        }
+    }
+
+    async fn urgent(&self) -> Option<Turn<'_>> {
         self.urgent.fetch_add(1, Ordering::AcqRel);
         self.note(1);
         let urgent = Urgent(self);
@@ -77,8 +87,8 @@ impl Priority {
     }
 
     /// A permit once no urgent write waits, or after [`MAX_DEFERRAL`].
-    pub(crate) async fn deferrable(&self) -> Option<Turn<'_>> {
-        let until = Instant::now() + MAX_DEFERRAL;
+    async fn deferrable(&self) -> Option<Turn<'_>> {
+        let until = Self::latest();
         loop {
             self.none_urgent(until).await;
             let slot = self.slots.acquire().await.ok()?;
@@ -104,7 +114,7 @@ impl Priority {
         }
     }
 
-    /// The end of the deferral of a write that begins to wait now.
+    /// The end of the deferral of a write that is due now.
     pub(crate) fn latest() -> Instant {
         Instant::now() + MAX_DEFERRAL
     }
@@ -141,7 +151,7 @@ mod tests {
     fn wait(priority: &Arc<Priority>, log: &mpsc::UnboundedSender<&'static str>, name: &'static str, urgent: bool) {
         let (priority, log) = (priority.clone(), log.clone());
         tokio::spawn(async move {
-            let turn = if urgent { priority.urgent().await } else { priority.deferrable().await };
+            let turn = priority.turn(if urgent { Urgency::Urgent } else { Urgency::CanWait }).await;
             log.send(name).unwrap();
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(turn);

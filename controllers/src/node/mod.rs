@@ -116,7 +116,7 @@ pub fn start(
             Pace::FromEnd,
             leadership.clone(),
             metrics.clone(),
-            move || status.clone().refresh_all(parallel),
+            move || status.clone().refresh_all(parallel, config.status_update_period),
         );
         futures::join!(refresh, runner::run(controller, queue, limits, leadership, metrics));
     })
@@ -316,11 +316,22 @@ impl NodeController {
 
     /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before
     /// the next pass.
-    async fn refresh_all(self: Arc<Self>, parallel: usize) {
+    async fn refresh_all(self: Arc<Self>, parallel: usize, period: Duration) {
         let mut nodes = self.shared.managed_nodes();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
-        for (node, error) in self.refresh(nodes, parallel).await {
-            tracing::error!(%node, %error, "Failed to refresh node");
+        let names: Vec<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
+        let failed: BTreeMap<NodeName, SyncError> = self.refresh(nodes, parallel).await.into_iter().collect();
+        let failures = self.shared.metrics.failures();
+        for name in names {
+            let subject = preview::node_subject(&name);
+            match failed.get(&name) {
+                Some(error) => {
+                    tracing::error!(node = %name, %error, "Failed to refresh node");
+                    failures.failed(NAME, subject, (&error.to_string(), error.class().cloned()), Some(period));
+                }
+                None if failures.is_empty() => {}
+                None => failures.settled(NAME, &subject),
+            }
         }
     }
 

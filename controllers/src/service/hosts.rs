@@ -96,10 +96,15 @@ impl ServiceController {
     /// Finds the Services whose hosts changed and queues their update. Returns those that would lose all hosts, if they
     /// are not `under_check` yet.
     async fn node_pass(&self, under_check: &mut BTreeSet<ServiceKey>) -> Vec<Emptied> {
-        let mut choices = Choices::new(self.all_candidates());
         let pass = self.metrics.pass();
+        let entries = self.entries();
+        // Each of thousands of new nodes causes a pass; without a Service, none looks at all nodes.
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let mut choices = Choices::new(self.all_candidates());
         let (mut same, mut emptied) = (Vec::new(), Vec::new());
-        for entry in self.entries() {
+        for entry in entries {
             if choices.is_turn_over() {
                 tokio::task::yield_now().await;
             }

@@ -151,6 +151,13 @@ impl Running {
         last.filter(|plan| plan.subject == subject).map(|plan| plan.text).next()
     }
 
+    /// The subjects of the syncs whose last try failed.
+    pub fn failing(&self) -> Vec<String> {
+        let mut last = self.metrics.failures().list();
+        last.retain(|entry| entry.failure.as_ref().is_some_and(|failure| !failure.settled));
+        last.into_iter().map(|entry| entry.subject).collect()
+    }
+
     /// All of its metrics, as scraped.
     pub fn metrics(&self) -> String {
         self.metrics.text()

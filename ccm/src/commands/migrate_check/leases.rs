@@ -67,9 +67,9 @@ fn of_migration(subject: String, holder: &str, options: &Options) -> Option<Chec
     Some(Check::warning(CHECK, subject, text, "give --enable-leader-migration until the migration is over"))
 }
 
-/// The holder, if the lease was renewed recently.
+/// The holder, if the lease was renewed recently. One that does not say when was: the election waits for it, too.
 fn holder(lease: &Lease, now: Timestamp) -> Option<String> {
     let holder = lease.spec.holder_identity.clone().filter(|holder| !holder.is_empty())?;
-    let age = now.duration_since(lease.spec.renew_time?).as_secs();
-    (age <= lease.spec.lease_duration_seconds.unwrap_or_default() + TOLERANCE).then_some(holder)
+    let lasts = lease.spec.lease_duration_seconds.unwrap_or_default() + TOLERANCE;
+    lease.spec.renew_time.is_none_or(|renewed| now.duration_since(renewed).as_secs() <= lasts).then_some(holder)
 }

@@ -11,6 +11,17 @@ pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 /// Default deadline of a request.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
+/// The order of a write among others to a busy API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Pods wait for it: writes that can wait let it go first, and wait for the end of a burst of such writes.
+    Urgent,
+    /// Waits for no other write, and no other write waits for it.
+    Normal,
+    /// Lets urgent writes go first, for a limited time.
+    CanWait,
+}
+
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
@@ -26,8 +37,8 @@ pub struct Call<'a> {
     pub body: Option<Bytes>,
     /// The deadline of the answer.
     pub deadline: Duration,
-    /// Whether other writes may go first, for a limited time.
-    pub can_wait: bool,
+    /// The order of writes to a busy API server.
+    pub urgency: Urgency,
     /// Whether a shutdown leaves the request to the next leader, which decides and writes the same. Then it does not
     /// start after a shutdown has begun.
     pub yields: bool,
@@ -43,7 +54,7 @@ impl<'a> Call<'a> {
             accept: JSON,
             body: None,
             deadline: REQUEST_DEADLINE,
-            can_wait: false,
+            urgency: Urgency::Normal,
             yields: false,
         }
     }

@@ -34,7 +34,7 @@ use crate::limit::Limiter;
 pub use crate::limit::Rate;
 use crate::metrics::Metrics;
 use account::{Account, Token};
-pub use call::{Call, REQUEST_DEADLINE};
+pub use call::{Call, REQUEST_DEADLINE, Urgency};
 pub use config::{Access, ConnectOptions, RemoteServer, Trust, context_names, context_namespace};
 pub(crate) use error::status_error;
 pub use error::{ApiError, ConnectError, chain};

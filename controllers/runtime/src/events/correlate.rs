@@ -48,6 +48,8 @@ pub(super) struct Outgoing {
     pub(super) patch: Option<Value>,
     /// The identity that writes it; `None`: that of the process.
     pub(super) gate: Option<Gate>,
+    /// The time until which urgent writes go first.
+    pub(super) due: tokio::time::Instant,
 }
 
 #[derive(Default)]
@@ -141,7 +143,8 @@ impl Correlator {
         });
         let patch =
             (counted.count > 1).then(|| json!({"count": counted.count, "lastTimestamp": last, "message": message}));
-        Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject: event.subject, gate: event.gate }
+        let Recorded { subject, gate, due, .. } = event;
+        Outgoing { body, namespace, name: Arc::clone(&counted.name), patch, subject, gate, due }
     }
 
     /// Takes a token of the source, object and type: those about attempts leave room for those about failures.

@@ -143,26 +143,21 @@ impl Sender {
     }
 
     async fn write(&self, event: &Outgoing) -> Result<(), GateError> {
+        let gate = event.gate.as_ref().unwrap_or(&self.gate);
+        if !is_about_lease(event) {
+            // Before it takes a slot: those that wait hold up no others.
+            gate.until_calm(event.due).await;
+        }
         let Ok(_slot) = self.slots.acquire().await else { return Err(GateError::NotLeading) };
         let collection = format!("/api/v1/namespaces/{}/events", event.namespace);
         if let Some(patch) = &event.patch {
-            match self.send(event, &Call::strategic(format!("{collection}/{}", event.name), patch)).await {
+            match send(gate, event, &Call::strategic(format!("{collection}/{}", event.name), patch)).await {
                 // The event has expired, or its creation failed.
                 Err(error) if error.is_not_found() => {}
                 result => return result,
             }
         }
-        self.send(event, &Call::json(Method::POST, collection, &event.body)).await
-    }
-
-    async fn send(&self, event: &Outgoing, call: &Call<'_>) -> Result<(), GateError> {
-        let gate = event.gate.as_ref().unwrap_or(&self.gate);
-        if event.subject.kind == "Lease" {
-            gate.write_lease_event(call).await?;
-        } else {
-            gate.write_event(call).await?;
-        }
-        Ok(())
+        send(gate, event, &Call::json(Method::POST, collection, &event.body)).await
     }
 
     /// In a dry run, events are logged instead. Repeats, which would only be counted, are omitted.
@@ -193,6 +188,19 @@ impl Sender {
             tracing::error!(event = %event.name, %error, "Server rejected event (will not retry!)");
         }
     }
+}
+
+async fn send(gate: &Gate, event: &Outgoing, call: &Call<'_>) -> Result<(), GateError> {
+    if is_about_lease(event) {
+        gate.write_lease_event(call).await?;
+    } else {
+        gate.write_event(call).await?;
+    }
+    Ok(())
+}
+
+fn is_about_lease(event: &Outgoing) -> bool {
+    event.subject.kind == "Lease"
 }
 
 /// Whether a retry is useless.

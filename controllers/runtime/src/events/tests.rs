@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{ComponentRecorder, Delivery, Recorder};
-use crate::client::Client;
+use crate::client::{Call, Client, Urgency};
 use crate::clock::SimulatedClock;
 use crate::gate::Gate;
 use crate::leader::Leadership;
@@ -44,7 +44,7 @@ async fn serve(server: Server, request: Request<Body>) -> Result<Response<Full<B
         let mut inner = server.lock();
         inner.in_flight += 1;
         inner.most_in_flight = inner.most_in_flight.max(inner.in_flight);
-        inner.slow
+        if path.contains("/events") { inner.slow } else { s(60) }
     };
     sleep(slow).await;
     let mut inner = server.lock();
@@ -81,6 +81,7 @@ impl Inner {
 
 struct Bed {
     server: Server,
+    gate: Gate,
     recorder: Recorder,
     events: ComponentRecorder,
     leadership: Leadership,
@@ -110,7 +111,7 @@ impl Bed {
         let leadership = Leadership::new(clock.clone());
         leadership.lead(None);
         let gate = Gate::new(client, leadership.clone(), false, metrics.clone());
-        let (recorder, delivery) = Recorder::new(gate, clock, metrics.clone(), 1);
+        let (recorder, delivery) = Recorder::new(gate.clone(), clock, metrics.clone(), 1);
         let idle = if deliver {
             tokio::spawn(delivery.run());
             None
@@ -118,7 +119,7 @@ impl Bed {
             Some(delivery)
         };
         let events = recorder.for_component("service-controller");
-        Self { server, recorder, events, leadership, metrics, _idle: idle }
+        Self { server, gate, recorder, events, leadership, metrics, _idle: idle }
     }
 
     fn warn(&self, subject: &Subject, message: &str) {
@@ -177,6 +178,33 @@ async fn an_event_has_the_fields_of_upstream() {
             "eventTime": null, "reportingComponent": "service-controller", "reportingInstance": "",
         })
     );
+}
+
+/// The time until 200 events of other objects are delivered while the answer to a write of this urgency takes a minute.
+async fn delivered_beside(urgency: Urgency) -> Duration {
+    let bed = Bed::new();
+    bed.server.lock().slow = s(1) / 100;
+    let gate = bed.gate.clone();
+    tokio::spawn(async move {
+        let call = Call::strategic("/api/v1/nodes/n", &json!({"metadata": {"uid": "u"}}));
+        gate.write(&Call { urgency, ..call }).await
+    });
+    sleep(s(1)).await;
+    let began = Instant::now();
+    for number in 0..200 {
+        bed.warn(&service(&format!("web-{number}")), "no");
+    }
+    bed.settle().await;
+    assert_eq!((bed.stored().len(), bed.log().len()), (200, 200), "the answer to the write is still to come");
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_wait_once_for_urgent_writes_that_hang_and_not_at_all_for_others() {
+    let pace = s(200) / 400;
+    assert!(delivered_beside(Urgency::Normal).await < pace * 2);
+    let urgent = delivered_beside(Urgency::Urgent).await;
+    assert!(urgent >= s(15) && urgent < s(15) + pace * 2, "{urgent:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::body;
-use crate::client::Call;
+use crate::client::{Call, Urgency};
 use crate::clock::rfc3339;
 use crate::gate::{Gate, GateError};
 use crate::store::{Store, version_of};
@@ -112,10 +112,14 @@ impl NodePatch {
     fn call(&self, node: &Node) -> Call<'static> {
         let subresource = if self.addresses.is_empty() && self.network.is_none() { "" } else { "/status" };
         // Pods wait for the taint of a new node to be removed, but not for its addresses.
-        let can_wait = !self.addresses.is_empty();
+        let urgency = match self {
+            Self { addresses, .. } if !addresses.is_empty() => Urgency::CanWait,
+            Self { taints: Some(_), .. } => Urgency::Urgent,
+            _ => Urgency::Normal,
+        };
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
         // Keep little: a node is about 20 KB, and hundreds of writes may be waiting in a burst.
-        Call { can_wait, yields: true, ..call.metadata_only() }
+        Call { urgency, yields: true, ..call.metadata_only() }
     }
 
     fn body(&self, node: &Node) -> Value {

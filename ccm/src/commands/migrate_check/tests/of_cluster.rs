@@ -5,16 +5,17 @@ use super::*;
 #[test]
 fn the_holders_of_leases_show_the_active_programs() {
     let now: jiff::Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
-    let lease = |name: &str, holder: &str, renewed: &str| -> Lease {
+    let lease = |name: &str, holder: &str, renewed: Option<&str>| -> Lease {
         of(
             json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}}),
         )
     };
-    let (fresh, stale) = ("2026-01-01T00:00:58.123456Z", "2026-01-01T00:00:00.000000Z");
+    let (fresh, stale) = (Some("2026-01-01T00:00:58.123456Z"), Some("2026-01-01T00:00:00.000000Z"));
     let leases = [
         lease("cloud-controller-manager", "a_1", fresh),
         lease("rke2-cloud-controller-manager", "a_2", fresh),
         lease("old-cloud-controller-manager", "a_3", stale),
+        lease("new-cloud-controller-manager", "a_7", None),
         lease("cloud-provider-extraction-migration", "a_4", fresh),
         lease("kube-controller-manager", "a_5", fresh),
         lease("kube-scheduler", "a_6", fresh),
@@ -22,6 +23,7 @@ fn the_holders_of_leases_show_the_active_programs() {
     assert_eq!(
         lines(leases::checks(&leases, &options(&[]), now)),
         [
+            "error lease lease kube-system/new-cloud-controller-manager",
             "error lease lease kube-system/rke2-cloud-controller-manager",
             "warning lease lease kube-system/cloud-provider-extraction-migration",
             "info lease lease kube-system/cloud-controller-manager",

@@ -142,3 +142,19 @@ async fn failed_addresses_at_initialization_are_written_by_the_next_period() {
     rig.pass(6 * MINUTE).await;
     assert_eq!(rig.node("a").await.unwrap().addresses(), ["InternalIP=10.0.0.1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_addresses_cannot_be_looked_up_is_a_failure_until_they_can() {
+    let rig =
+        Rig::new("instances: [{name: a}, {name: b}]\nfaults: [{call: InstanceMetadata, node: a, error: no answer}]")
+            .await;
+    for name in ["a", "b"] {
+        rig.create(node(name).provider_id(&format!("fake://{name}"))).await;
+    }
+    let manager = rig.start(&[NODES]).await;
+    rig.pass(6 * MINUTE).await;
+    assert_eq!(manager.failing(), ["node a"]);
+    rig.cloud.write("instances: [{name: a}, {name: b}]");
+    rig.pass(6 * MINUTE).await;
+    assert_eq!(manager.failing(), [""; 0]);
+}
