@@ -68,6 +68,7 @@ reason=
 group=
 bed=hack/openstack/bed.sh
 bed_started=
+programs_built=
 # Stages that run beside others: the process of each, and the folder with their output.
 declare -A beside=()
 outputs=$(mktemp -d)
@@ -252,6 +253,7 @@ run_binaries() {
 stage_tests() {
 	local -x RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
 	workspace test --no-run || return
+	build_programs || return
 	test_binaries >"$outputs/binaries"
 	if [[ ! -s $outputs/binaries ]]; then
 		echo 'cargo lists no test binary: its output is not what test_binaries reads' >&2
@@ -262,10 +264,17 @@ stage_tests() {
 	run run_binaries
 }
 
-# With the programs that the tests have built.
+# The programs of the stages after the tests, once: there, cargo would wait for the stages that run beside others. With the
+# examples, the dependencies have the features that they have in the tests.
+build_programs() {
+	[[ -z $programs_built ]] || return 0
+	workspace build --bin xtask --bin ccm-manifests --bin ccm --bin ccm-conformance --examples || return
+	programs_built=1
+}
+
 stage_edges() {
 	local status=0 built=$CARGO_TARGET_DIR/debug
-	workspace build --bin xtask --bin ccm-manifests --examples || return
+	build_programs || return
 	run "$built/xtask" check-deps || status=1
 	run "$built/xtask" check-tree || status=1
 	run "$built/xtask" docs || status=1
@@ -275,11 +284,9 @@ stage_edges() {
 	return "$status"
 }
 
-# ccm-conformance with the programs that the tests have built.
 conformance() {
 	local status=0 built=$CARGO_TARGET_DIR/debug
-	# With the examples, the dependencies have the features that they have in the tests.
-	workspace build --bin ccm --bin ccm-conformance --examples || return
+	build_programs || return
 	run "$built/ccm-conformance" "$@" || status=$?
 	if ((status == not_run)); then skip 'no real API server on this machine' || status=$?; fi
 	return "$status"

@@ -162,8 +162,9 @@ build() {
 	say "building $name $version with $("$go" env GOVERSION), once; usually $usual (log: $log)"
 	(
 		cd "$(module_of "$name")"
-		# GOFLAGS of the user could set -mod=vendor or build tags, which must not change the build.
-		GOFLAGS='' CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath -gcflags all=-dwarf=false \
+		# GOFLAGS of the user could set -mod=vendor or build tags, which must not change the build. The compiler's own
+		# garbage collection at Go's default takes a fifth of the CPU time.
+		GOFLAGS='' GOGC=400 CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath -gcflags all=-dwarf=false \
 			-ldflags "-s -w ${stamp[*]-}" -o "$temp" "$package"
 	) >"$log" 2>&1 9>&- &
 	child=$!

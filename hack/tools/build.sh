@@ -76,7 +76,7 @@ if ! in_cache; then
 	started=$SECONDS
 	if ! (
 		cd "$here/helm"
-		GOFLAGS='' CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath -gcflags all=-dwarf=false \
+		GOFLAGS='' GOGC=400 CGO_ENABLED=0 exec "$go" build -buildvcs=false -trimpath -gcflags all=-dwarf=false \
 			-ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$version" -o "$temp" helm.sh/helm/v4/cmd/helm
 	) >"$cache/helm.log" 2>&1 9>&-; then
 		tail -n 20 "$cache/helm.log" >&2
