@@ -140,6 +140,8 @@ impl Used {
         match kind {
             // Azure asks for these where a request names the object, and objects show the end of operations.
             _ if kind.contains("/join") || kind.starts_with("locations/") => false,
+            // No request needs them; the Go program's list has them.
+            _ if kind.starts_with("routeTables/routes/") || kind.ends_with("/manualUpgrade/action") => false,
             _ if kind.starts_with("virtualMachineScaleSets/") => self.sets && (by_interface || !is_write),
             _ if kind.starts_with("virtualMachines/") => self.machines,
             _ if kind.starts_with("networkInterfaces/") => self.machines && (by_interface || !is_write),

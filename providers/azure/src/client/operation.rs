@@ -247,7 +247,8 @@ impl call::Operation for Operation {
     }
 
     fn budget(&self) -> Budget {
-        let is_scale_set = self.resource.kind.starts_with(VMSS.kind);
+        // The interfaces of one instance are read as cheaply as the instance.
+        let is_scale_set = self.resource.kind.starts_with(VMSS.kind) && *self.resource != VMSS_VM_NIC;
         match (self.resource.is_network(), self.verb) {
             (true, Verb::Get | Verb::List) => budget::NETWORK_READ,
             (true, Verb::Delete) => budget::NETWORK_DELETE,

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::client::id::{ArmId, same};
 use crate::client::operation::{DISK, DISK_GET};
 use crate::client::view::{list, text};
+use crate::node::zones::folded;
 
 const WORDS: &str = VolumeSource::AZURE_DISK.words;
 
@@ -27,7 +28,7 @@ type Labels = Result<Option<BTreeMap<String, String>>, ProviderError>;
 #[derive(Debug)]
 pub(crate) struct ManagedDisks {
     client: Client,
-    /// As in the configuration.
+    /// That of disks without one.
     location: String,
 }
 
@@ -79,17 +80,18 @@ fn malformed(key: &str, uri: &str) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, format!("{key} {uri:?} {want}"))
 }
 
-/// The region as in the configuration, and the zone of a disk in a zone.
+/// The region and the zone as in the labels of nodes. `location`: that of a disk without one.
 fn labels(disk: &Value, id: &ArmId, location: &str) -> Result<BTreeMap<String, String>, ProviderError> {
-    let mut labels = BTreeMap::from([(LABEL_REGION.to_owned(), location.to_owned())]);
+    let own = text(disk, "/location");
+    let region = folded(if own.is_empty() { location } else { own });
+    let mut labels = BTreeMap::new();
     if let Some(zone) = list(disk, "/zones").first().and_then(Value::as_str) {
         if zone.parse::<u32>().is_err() {
             return Err(ProviderError::unknown(format!("failed to parse zone {zone:?} of disk {id}")));
         }
-        let own = text(disk, "/location");
-        let location = if own.is_empty() { location } else { own };
-        labels.insert(LABEL_ZONE.to_owned(), format!("{}-{zone}", location.to_ascii_lowercase()));
+        labels.insert(LABEL_ZONE.to_owned(), format!("{region}-{zone}"));
     }
+    labels.insert(LABEL_REGION.to_owned(), region);
     Ok(labels)
 }
 
@@ -127,11 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_in_a_zone_has_both_labels_and_the_region_as_configured() {
+    fn a_disk_has_the_labels_of_the_nodes_of_its_zone_and_region_however_these_are_written() {
         let id = ArmId::parse(URI).unwrap();
-        let of = |disk: &Value| labels(disk, &id, "EastUS").map(|labels| labels.into_values().collect::<Vec<_>>());
-        assert_eq!(of(&json!({"zones": ["2"]})).unwrap(), ["EastUS", "eastus-2"]);
-        assert_eq!(of(&json!({"zones": []})).unwrap(), ["EastUS"]);
+        let of = |disk: &Value| labels(disk, &id, "East US").map(|labels| labels.into_values().collect::<Vec<_>>());
+        assert_eq!(of(&json!({"zones": ["2"]})).unwrap(), ["eastus", "eastus-2"]);
+        assert_eq!(of(&json!({"zones": []})).unwrap(), ["eastus"]);
+        assert_eq!(of(&json!({"location": "West US", "zones": ["2"]})).unwrap(), ["westus", "westus-2"]);
         assert!(of(&json!({"zones": ["a"]})).unwrap_err().to_string().contains("failed to parse zone"));
     }
 }

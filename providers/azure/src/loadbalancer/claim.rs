@@ -43,7 +43,7 @@ pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Fr
     let is_shared = match item.scheme {
         Scheme::Internal => {
             let address = json::property(frontend, "privateIPAddress");
-            !address.is_empty() && item.addresses.values().any(|wanted| same(wanted, address))
+            !address.is_empty() && item.addresses.values().any(|wanted| is_ip(wanted, address))
         }
         // Nearly all: without it, hundreds of Services would look through all addresses for each frontend.
         Scheme::External if item.addresses.is_empty() && item.public_ips.is_empty() => false,
@@ -60,9 +60,15 @@ pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Fr
 /// Whether a Service requests a public IP address, by its address or its name.
 pub(crate) fn requests(item: &Item, ip: &Value) -> bool {
     let (address, family) = (json::property(ip, "ipAddress"), family_of(ip));
-    let by_address = item.addresses.get(&family).is_some_and(|wanted| !address.is_empty() && same(wanted, address));
+    let by_address = item.addresses.get(&family).is_some_and(|wanted| !address.is_empty() && is_ip(wanted, address));
     let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(&wanted.text, json::name(ip)));
     by_address || by_name
+}
+
+/// Whether two texts are one address. IPv6 has several notations.
+pub(crate) fn is_ip(one: &str, other: &str) -> bool {
+    let parsed = |text: &str| Some(text).filter(|text| text.contains(':')).and_then(parse_ip);
+    same(one, other) || parsed(one).is_some_and(|ip| parsed(other) == Some(ip))
 }
 
 /// The claim of a Service of the cluster to a public IP address.

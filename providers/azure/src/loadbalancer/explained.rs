@@ -10,7 +10,7 @@ use super::json::{self, same};
 use super::names::without_internal;
 use super::observed::Kept;
 use super::plan::address::AddressChange;
-use super::refused::{Refused, keeping};
+use super::refused::{Refused, STILL_USED, keeping};
 use super::shares::Shares;
 use crate::annotations as keys;
 use crate::client::id::ArmId;
@@ -20,7 +20,9 @@ use crate::client::id::ArmId;
 pub(super) fn explained(refused: &Refused, id: &ArmId, shares: Shares<'_>, error: ProviderError) -> ProviderError {
     let text = error.to_string();
     let named = shares.named(&text);
-    let is_of_some = matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict);
+    // Another object may use for long what one of them gives up.
+    let is_of_some = matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict)
+        || text.contains(STILL_USED);
     let explained = is_of_some.then(|| explained_by(refused, id, shares, &named, &text, error.clone()));
     match movers_stay(refused, id, shares, &named, &error) {
         true => ProviderError::new(ErrorClass::Conflict, text),

@@ -242,6 +242,8 @@ pub(crate) struct PoolChange {
     pub(crate) remove: BTreeSet<String>,
     /// Whether later calls have more to do.
     pub(crate) has_more: bool,
+    /// Whether its load balancer gets its first nodes of its own: the others leave when these have been probed.
+    pub(crate) takes_over: bool,
     /// The Service whose own pool it is, if that was there before: it gets an event.
     pub(crate) service: Option<String>,
 }
@@ -272,32 +274,19 @@ pub(crate) fn has_addresses(pool: &Value) -> bool {
     json::items(pool, "loadBalancerBackendAddresses").iter().any(|it| !json::property(it, "ipAddress").is_empty())
 }
 
-/// Whether a pool that a model names still has interfaces and is to have addresses: the model is written once it has them.
-pub(crate) fn is_migrating(env: &Env, wanted: &Wanted, balancers: &[Arc<Value>], model: &Value) -> bool {
-    let still = |pool: &Value| !json::items(pool, "backendIPConfigurations").is_empty() && !has_addresses(pool);
-    env.pools == PoolKind::Addresses && names_pool(env, wanted, balancers, model, still)
-}
-
-/// Whether a model names such a pool of all nodes whose members this program changes.
-pub(crate) fn names_pool(
-    env: &Env,
-    wanted: &Wanted,
-    balancers: &[Arc<Value>],
-    model: &Value,
-    is_such: impl Fn(&Value) -> bool,
-) -> bool {
+/// Whether a model names a pool of all nodes whose members this program changes.
+pub(crate) fn names_pool(env: &Env, wanted: &Wanted, balancers: &[Arc<Value>], model: &Value) -> bool {
     let mut named = pools_of_model(model).filter(|pool| names::is_pool_of_all(&wanted.cluster, pool.name()));
     named.any(|id| {
         let managed = balancers.iter().filter(|body| !env.leaves_members(scheme_of(json::name(body))));
         let mut pools = managed.flat_map(|body| json::items(body, "backendAddressPools"));
-        pools.any(|pool| same(json::text(pool, &["id"]), id.as_str()) && is_such(pool))
+        pools.any(|pool| same(json::text(pool, &["id"]), id.as_str()))
     })
 }
 
-/// The pools that a model names.
+/// The pools that a model names for the interface that this program changes.
 pub(crate) fn pools_of_model(model: &Value) -> impl Iterator<Item = ArmId> {
-    let configurations = interfaces_of_model(model).iter().flat_map(|it| json::items(it, "ipConfigurations"));
-    let pools = configurations.flat_map(|it| json::items(it, POOLS));
+    let pools = configurations_of_model(model).iter().flat_map(|it| json::items(it, POOLS));
     pools.filter_map(|pool| ArmId::parse(json::text(pool, &["id"])).ok())
 }
 
@@ -363,6 +352,11 @@ impl PoolChange {
         let addresses = json::items_mut(&mut body, "loadBalancerBackendAddresses");
         addresses.retain(|address| !self.remove.contains(json::property(address, "ipAddress")));
         for (name, ip) in &self.add {
+            // Azure refuses two of one name: a node that was rebuilt may have its former name at the address of another one.
+            let name = match json::named(&*addresses, name) {
+                Some(_) => format!("{name}-{}", ip.to_string().replace(['.', ':'], "-")),
+                None => name.clone(),
+            };
             addresses.push(json!({"name": name, "properties": {"ipAddress": ip.to_string()}}));
         }
         body
@@ -578,6 +572,7 @@ mod tests {
             add: [("c".to_owned(), "10.0.0.3".parse().unwrap())].into(),
             remove: ["10.0.0.2".to_owned()].into(),
             has_more: false,
+            takes_over: false,
             service: None,
         };
         let body = change.body();

@@ -65,6 +65,8 @@ use write::{Ongoing, Writer};
 const GROUP: &str = "load balancers";
 /// The delay of the next call if one did not change all members.
 const MORE: Duration = Duration::from_secs(1);
+/// The same if new members are to be probed first: twice, with the usual interval of 5 seconds.
+const PROBED: Duration = Duration::from_secs(15);
 
 /// A Service is new for this time.
 const NEW: SignedDuration = SignedDuration::from_secs(30);
@@ -271,7 +273,8 @@ impl BalancerCloud for Balancers {
     }
 
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
-        reached.made.lock().has_more.then_some(MORE)
+        let made = reached.made.lock();
+        made.has_more.then_some(MORE).or_else(|| made.takes_over.then_some(PROBED))
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Reads {
     zones: Zones,
     /// The machines of interfaces, both by ID in lower case. An interface keeps its machine.
     owners: Mutex<BTreeMap<String, String>>,
-    /// Scale sets whose model could not be written: their instances are members, and would not be read again.
+    /// Scale sets whose model is to be written: their instances may be members, and would not be read again.
     due_models: Mutex<BTreeSet<ArmId>>,
     /// Whether this process has looked for models that name pools of addresses.
     has_models: AtomicBool,
@@ -419,9 +419,10 @@ fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
     }
 }
 
-/// Whether the work on a Service may change security rules or addresses.
+/// Whether the work on a Service may change security rules or addresses. What a refused one has may be without floating IP,
+/// whatever it asks for by now.
 fn needs_rules(item: &Item) -> bool {
-    item.action != ServiceAction::UpdateHosts || !item.access.has_floating_ip && item.settings.is_some()
+    item.action != ServiceAction::UpdateHosts || !item.access.has_floating_ip || item.settings.is_none()
 }
 
 /// Whether security rules and addresses are needed, and the resource groups of the addresses in lower case.
@@ -467,14 +468,15 @@ pub(super) fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) ->
     names
 }
 
-/// Whether an internal frontend of a Service goes, or one that it has shared.
+/// Whether an internal frontend of a Service goes, also because it is to be in another subnet, or one that it has shared.
 fn loses_frontend(observed: &Observed, item: &Item) -> bool {
     let stays = item.action == ServiceAction::Ensure && item.scheme == Scheme::Internal;
     let mut internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
     internal.any(|balancer| {
         let served = claim::served(item, balancer);
+        let is_wanted = |name: &str| item.families.iter().any(|family| json::same(&item.names.frontend(*family), name));
         let is_lost = |frontend: &Value| match item.names.own(json::name(frontend)) {
-            true => !stays,
+            true => !stays || !is_wanted(json::name(frontend)),
             false => {
                 served.iter().any(|id| json::same(id, json::text(frontend, &["id"])))
                     && (!stays || claim::frontend(observed, item, frontend) == claim::Frontend::Foreign)

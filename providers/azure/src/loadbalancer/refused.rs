@@ -18,8 +18,11 @@ pub(super) const REFUSED: Duration = Duration::from_secs(3600);
 pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
 /// The same for a missing permission or quota: somebody may have granted it.
 const DENIED: Duration = Duration::from_secs(600);
+/// The end of the codes of what another object still uses.
+pub(super) const STILL_USED: &str = "CannotBeDeleted";
 /// The codes of refusals that end when another object changes or goes.
-const PASSING: [&str; 4] = ["PublicIPAddressInUse", "PrivateIPAddressIsAllocated", "SubnetIsFull", "DnsRecordInUse"];
+const PASSING: [&str; 5] =
+    ["PublicIPAddressInUse", "PrivateIPAddressIsAllocated", "SubnetIsFull", "DnsRecordInUse", STILL_USED];
 
 /// For how long what is refused with this text is not sent again.
 pub(super) fn time_of(text: &str) -> Duration {
@@ -128,7 +131,7 @@ fn still(refused: &Refusals, wanted: &Wanted) -> BTreeMap<String, ProviderError>
     let mut found = BTreeMap::new();
     for item in wanted.items.values() {
         let Some(refusal) = refused.get(&item.key) else { continue };
-        match refusal.fingerprint == item.fingerprint && item.action != ServiceAction::Delete {
+        match refusal.fingerprint == item.fingerprint {
             true => drop(found.insert(item.key.clone(), refusal.error.clone())),
             false => drop(refused.remove(&item.key)),
         }

@@ -100,7 +100,7 @@ fn names_part(text: &str, edit: &Edit) -> bool {
     let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
     let mut ips = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| format!("/publicipaddresses/{}", id.name()));
     let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
-    let mut own = names.filter(|name| is_of(name, &edit.base));
+    let mut own = names.chain(edit.drops.iter().map(String::as_str)).filter(|name| is_of(name, &edit.base));
     let of_private = |frontend: &Value| {
         let subnet = json::reference(frontend, "subnet").rsplit('/').next().unwrap_or_default();
         let ip = json::property(frontend, "privateIPAddress");

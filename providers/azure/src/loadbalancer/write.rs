@@ -35,8 +35,8 @@ use crate::annotations as keys;
 use crate::client::id::ArmId;
 use crate::client::operation::{
     LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_GET, NIC_PUT, NSG_GET, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE,
-    PLS_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_GET, VMSS_PUT, VMSS_VM_GET,
-    VMSS_VM_PUT,
+    PLS_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS, VMSS_GET, VMSS_PUT,
+    VMSS_VM_GET, VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Look, Pending, Sent, State};
 
@@ -175,6 +175,7 @@ impl Writer<'_> {
             }
             Write::Pool(change) => {
                 made.lock().has_more |= change.has_more;
+                made.lock().takes_over |= change.takes_over;
                 client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded()
             }
             Write::Migrate { id, pools, sets } => {
@@ -476,6 +477,9 @@ impl Writer<'_> {
             State::Failed(error) => {
                 self.reads.recent.forget(&pending.id);
                 self.reads.known.forget(LATE);
+                if pending.id.is(VMSS.kind) {
+                    self.reads.model_is_due(&pending.id);
+                }
                 let shares = change.as_ref().map_or(Shares::Balancer(&[]), |change| change.shares());
                 Progress::Failed(explained(&self.reads.refused, &pending.id, shares, error.into()))
             }

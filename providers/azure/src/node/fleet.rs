@@ -9,13 +9,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use ccm_kit::call::Operation as _;
 use ccm_kit::http::Query;
 use ccm_kit::{Cached, Interrupted, Stamped};
+use ccm_provider::ProviderError;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::machine::{Interface, Machine, ScaleSet, State};
 use crate::client::id::ArmId;
@@ -27,10 +29,13 @@ use crate::client::view::{id, text};
 use crate::client::{ApiError, Client, is_forbidden, is_invalid};
 use crate::start::config::Config;
 
-/// Reads of single instances at once, and the time for all of them: a list has a minute. The error of one that takes
-/// longer names the permission that makes it one call.
+/// Reads of single objects at once, and the time for all of them: a look-up has two minutes. What is not read by then
+/// is read by the next look-up, after a pause.
 const EACH: usize = 16;
-const EACH_DEADLINE: Duration = Duration::from_secs(25);
+pub(super) const EACH_DEADLINE: Duration = Duration::from_secs(25);
+const EACH_PAUSE: Duration = Duration::from_secs(5);
+/// How long the objects of instances that nobody asks for are kept.
+const EACH_KEPT: Duration = Duration::from_secs(3600);
 
 /// A resource group, or a scale set: what holds machines and their network objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,11 +108,91 @@ impl Machines {
 /// A list; `None` if what holds it does not exist.
 type Listed<T> = Option<T>;
 /// The interfaces of a holder, by machine.
-pub(crate) type Interfaces = BTreeMap<ArmId, Vec<Interface>>;
+pub(crate) type Interfaces = Objects<Vec<Interface>>;
 /// Public addresses by the ID of their public IP.
-pub(crate) type PublicIps = BTreeMap<ArmId, IpAddr>;
+pub(crate) type PublicIps = Objects<IpAddr>;
 /// States by machine.
 pub(crate) type States = BTreeMap<ArmId, State>;
+
+/// The network objects of a holder.
+#[derive(Debug)]
+pub(crate) struct Objects<V> {
+    by_id: BTreeMap<ArmId, V>,
+    /// Those that may exist and could not be read.
+    unread: BTreeMap<ArmId, ProviderError>,
+}
+
+impl<V> Objects<V> {
+    pub(crate) fn new(by_id: BTreeMap<ArmId, V>) -> Self {
+        Self { by_id, unread: BTreeMap::new() }
+    }
+
+    pub(crate) fn has(&self, id: &ArmId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(crate) fn get(&self, id: &ArmId) -> Result<Option<&V>, ProviderError> {
+        match (self.by_id.get(id), self.unread.get(id)) {
+            (None, Some(error)) => Err(error.clone()),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// The list of a holder's network objects, or why Azure refuses it.
+type Permitted<V> = Result<Arc<Objects<V>>, ApiError>;
+
+/// The network objects of single instances, with the time of each read, for scale sets whose lists Azure refuses: the
+/// Go program reads them of each instance, and roles for it grant no more.
+#[derive(Debug)]
+struct Each<V>(Mutex<BTreeMap<ArmId, (Instant, V)>>);
+
+impl<V: Clone> Each<V> {
+    /// The objects with these IDs. Until the time is over, first those are read that are not known, then those that are
+    /// older than `age`.
+    /// `denied`: why they cannot be listed, and the error if these reads are refused as well.
+    async fn get<F: Future<Output = Result<Option<V>, ApiError>>>(
+        &self,
+        ids: &[ArmId],
+        until: Instant,
+        age: Duration,
+        denied: &ApiError,
+        read: impl Fn(ArmId) -> F,
+    ) -> Result<Objects<V>, ApiError> {
+        let mut due: Vec<(Option<Instant>, ArmId)> = {
+            let mut known = self.0.lock();
+            known.retain(|_, (at, _)| at.elapsed() < EACH_KEPT);
+            let asked = ids.iter().map(|id| (known.get(id).map(|(at, _)| *at), id.clone()));
+            asked.filter(|(at, _)| at.is_none_or(|at| at.elapsed() > age)).collect()
+        };
+        due.sort();
+        let permission = denied.operation.permission();
+        let late = format!("not read yet: without {permission} instances are read one by one");
+        let late = ProviderError::in_progress(late, EACH_PAUSE);
+        let mut unread: BTreeMap<ArmId, ProviderError> = due.iter().map(|(_, id)| (id.clone(), late.clone())).collect();
+        let reads = due.into_iter().map(|(_, id)| {
+            let answer = read(id.clone());
+            async move { (id, Instant::now(), answer.await) }
+        });
+        let reads = stream::iter(reads).buffer_unordered(EACH).take_until(sleep_until(until));
+        let mut reads = std::pin::pin!(reads);
+        while let Some((id, at, answer)) = reads.next().await {
+            match answer {
+                Ok(Some(object)) => drop(self.0.lock().insert(id.clone(), (at, object))),
+                Ok(None) => drop(self.0.lock().remove(&id)),
+                Err(error) if is_forbidden(&error) => return Err(denied.clone()),
+                Err(error) => {
+                    unread.insert(id, error.into());
+                    continue;
+                }
+            }
+            unread.remove(&id);
+        }
+        let known = self.0.lock();
+        let by_id = ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.1.clone()))).collect();
+        Ok(Objects { by_id, unread })
+    }
+}
 
 /// Cached lists of one kind.
 struct Lists<V> {
@@ -165,8 +250,6 @@ impl<V: Send + Sync + 'static> Lists<V> {
 struct Reader {
     client: Client,
     without_view: bool,
-    /// Whether the log names the permission for the interfaces of a scale set.
-    warned: Arc<Once>,
 }
 
 /// The ages up to which lists are used when nothing is missing in them.
@@ -210,20 +293,27 @@ struct Inner {
     reader: Reader,
     sets: Lists<Vec<ScaleSet>>,
     machines: Lists<Listed<Machines>>,
-    interfaces: Lists<Interfaces>,
-    public_ips: Lists<PublicIps>,
+    interfaces: Lists<Permitted<Vec<Interface>>>,
+    interfaces_of_each: Each<Vec<Interface>>,
+    public_ips: Lists<Permitted<IpAddr>>,
+    public_ips_of_each: Each<IpAddr>,
     states: Lists<Option<States>>,
+    /// Whether the log names the permission for the interfaces of a scale set.
+    warned: Once,
 }
 
 impl Fleet {
     pub(crate) fn new(client: Client, without_view: bool) -> Self {
         Self(Arc::new(Inner {
-            reader: Reader { client, without_view, warned: Arc::new(Once::new()) },
+            reader: Reader { client, without_view },
             sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
             machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
             interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
+            interfaces_of_each: Each(Mutex::default()),
             public_ips: Lists::new(|reader, holder| reader.public_ips(holder).boxed()),
+            public_ips_of_each: Each(Mutex::default()),
             states: Lists::new(|reader, holder| reader.states(holder).boxed()),
+            warned: Once::new(),
         }))
     }
 
@@ -242,24 +332,46 @@ impl Fleet {
         self.0.machines.of(&self.0.reader, holder).last().map(|listed| listed.began)
     }
 
-    /// The network interfaces of a holder.
+    /// The network interfaces of a holder; if Azure refuses to list those of a scale set, those of `machines`.
     pub(crate) async fn interfaces(
         &self,
         holder: &Holder,
+        machines: &[ArmId],
+        until: Instant,
         age: Duration,
         not_before: Option<Instant>,
     ) -> Result<Stamped<Interfaces>, ApiError> {
-        self.0.interfaces.get(&self.0.reader, holder, age, not_before).await
+        let Inner { reader, interfaces, interfaces_of_each, warned, .. } = &*self.0;
+        let Stamped { began, value } = interfaces.get(reader, holder, age, not_before).await?;
+        let denied = match &*value {
+            Ok(listed) => return Ok(Stamped { began, value: listed.clone() }),
+            Err(denied) => denied,
+        };
+        let read = interfaces_of_each.get(machines, until, age, denied, |id| reader.interfaces_of(id)).await;
+        // A new role may permit the list by the next look-up.
+        let read = read.inspect_err(|_| interfaces.of(reader, holder).forget())?;
+        warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
+        Ok(Stamped { began: Instant::now(), value: Arc::new(read) })
     }
 
-    /// The public IPs of a holder.
+    /// The public IPs of a holder; if Azure refuses to list those of a scale set, the ones with these IDs.
     pub(crate) async fn public_ips(
         &self,
         holder: &Holder,
+        ids: &[ArmId],
+        until: Instant,
         age: Duration,
         not_before: Option<Instant>,
     ) -> Result<Stamped<PublicIps>, ApiError> {
-        self.0.public_ips.get(&self.0.reader, holder, age, not_before).await
+        let Inner { reader, public_ips, public_ips_of_each, .. } = &*self.0;
+        let Stamped { began, value } = public_ips.get(reader, holder, age, not_before).await?;
+        let denied = match &*value {
+            Ok(listed) => return Ok(Stamped { began, value: listed.clone() }),
+            Err(denied) => denied,
+        };
+        let read = public_ips_of_each.get(ids, until, age, denied, |id| reader.public_ip(id)).await;
+        let read = read.inspect_err(|_| public_ips.of(reader, holder).forget())?;
+        Ok(Stamped { began: Instant::now(), value: Arc::new(read) })
     }
 
     /// The states of the instances of a uniform scale set, or of all other machines of the subscription of a group; `None`
@@ -277,18 +389,6 @@ impl Fleet {
     pub(crate) fn known(&self) -> Vec<Arc<Machine>> {
         let lists = self.0.machines.known();
         lists.iter().filter_map(|list| list.as_ref().as_ref()).flat_map(Machines::iter).cloned().collect()
-    }
-}
-
-/// What was read of each instance; `denied` if that is not permitted either, or takes too long.
-async fn in_time<T>(
-    reads: impl Future<Output = Result<Vec<T>, ApiError>>,
-    denied: &ApiError,
-) -> Result<Vec<T>, ApiError> {
-    match timeout(EACH_DEADLINE, reads).await {
-        Ok(Err(error)) if is_forbidden(&error) => Err(denied.clone()),
-        Ok(read) => read,
-        Err(_) => Err(denied.clone()),
     }
 }
 
@@ -331,54 +431,37 @@ impl Reader {
         Ok(listed.unwrap_or_default())
     }
 
-    async fn interfaces(self, holder: Holder) -> Result<Interfaces, ApiError> {
+    async fn interfaces(self, holder: Holder) -> Result<Permitted<Vec<Interface>>, ApiError> {
         let read = |interface: Value| Interface::read(&interface);
-        let listed = match (self.network(&holder, NIC_LIST, VMSS_NIC_LIST, read).await, &holder) {
-            // The Go program reads them of each instance, and roles for it grant no more.
-            (Err(denied), Holder::ScaleSet(set)) if is_forbidden(&denied) => {
-                self.interfaces_of_each(set, denied).await?
-            }
-            (listed, _) => listed?,
+        let listed = match self.network(&holder, NIC_LIST, VMSS_NIC_LIST, read).await {
+            Err(denied) if is_forbidden(&denied) && !holder.is_group() => return Ok(Err(denied)),
+            listed => listed?,
         };
-        let mut by_machine = Interfaces::new();
+        let mut by_machine = BTreeMap::<ArmId, Vec<Interface>>::new();
         for interface in listed {
             by_machine.entry(interface.machine.clone()).or_default().push(interface);
         }
-        Ok(by_machine)
+        Ok(Ok(Arc::new(Interfaces::new(by_machine))))
     }
 
-    /// The interfaces of a scale set whose list is denied.
-    async fn interfaces_of_each(&self, set: &ArmId, denied: ApiError) -> Result<Vec<Interface>, ApiError> {
-        let read = |instance: Value| id(&instance, "/id");
-        let instances: Vec<ArmId> =
-            self.client.list_in(VMSS_VM_LIST, set, Query::default(), read).await?.unwrap_or_default();
+    /// The interfaces of an instance.
+    async fn interfaces_of(&self, instance: ArmId) -> Result<Option<Vec<Interface>>, ApiError> {
         let read = |interface: Value| Interface::read(&interface);
-        let list =
-            async |instance: ArmId| self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default(), read).await;
-        let all = stream::iter(instances).map(list).buffer_unordered(EACH).try_collect::<Vec<_>>();
-        let listed = in_time(all, &denied).await?;
-        self.warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
-        Ok(listed.into_iter().flatten().flatten().collect())
+        let listed = self.client.list_in(VMSS_VM_NIC_LIST, &instance, Query::default(), read).await?;
+        Ok(listed.filter(|listed| !listed.is_empty()))
     }
 
-    async fn public_ips(self, holder: Holder) -> Result<PublicIps, ApiError> {
-        let listed = match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST, |ip| public_ip(&ip)).await {
-            Err(denied) if is_forbidden(&denied) && !holder.is_group() => {
-                self.public_ips_of_each(holder, denied).await?
-            }
-            listed => listed?,
-        };
-        Ok(listed.into_iter().collect())
+    async fn public_ips(self, holder: Holder) -> Result<Permitted<IpAddr>, ApiError> {
+        match self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST, |ip| public_ip(&ip)).await {
+            Err(denied) if is_forbidden(&denied) && !holder.is_group() => Ok(Err(denied)),
+            listed => Ok(Ok(Arc::new(PublicIps::new(listed?.into_iter().collect())))),
+        }
     }
 
-    /// The public IPs of a scale set whose list is denied.
-    async fn public_ips_of_each(&self, set: Holder, denied: ApiError) -> Result<Vec<(ArmId, IpAddr)>, ApiError> {
-        let interfaces = self.clone().interfaces(set).await?;
-        let configs = interfaces.into_values().flatten().flat_map(|interface| interface.configs);
-        let read = async |id: ArmId| self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await;
-        let ids: Vec<ArmId> = configs.filter_map(|config| config.public_ip).collect();
-        let all = stream::iter(ids).map(read).buffer_unordered(EACH).try_collect::<Vec<_>>();
-        Ok(in_time(all, &denied).await?.into_iter().flatten().filter_map(|ip| public_ip(&ip)).collect())
+    /// The address of an instance's public IP.
+    async fn public_ip(&self, id: ArmId) -> Result<Option<IpAddr>, ApiError> {
+        let read = self.client.get(VMSS_VM_PUBLIC_IP_GET, &id).await?;
+        Ok(read.as_ref().and_then(public_ip).map(|(_, address)| address))
     }
 
     async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {

@@ -68,7 +68,8 @@ impl Zones {
     }
 }
 
-fn folded(location: &str) -> String {
+/// A location as in labels.
+pub(crate) fn folded(location: &str) -> String {
     location.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()).collect()
 }
 

@@ -108,6 +108,18 @@ async fn a_missing_right_that_nothing_here_needs_is_a_warning() {
     assert_eq!(severities(&found), [Severity::Error, Severity::Warning, Severity::Warning], "{found:?}");
 }
 
+/// The list of the Go program's page has them; a role may have the single rights in their place, or none.
+#[tokio::test]
+async fn a_right_that_no_request_uses_is_never_an_error() {
+    let denied = ["Network/routeTables/routes/*", "Compute/virtualMachineScaleSets/manualUpgrade/action"];
+    let not_actions = denied.map(|action| format!("Microsoft.{action}")).into();
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    let found = checks(&bed, &Claims { services: vec![web("tcp").into()], ..claims() }).await;
+    let found = of(&found, "permissions");
+    assert!(found.len() == 2 && found.iter().all(|(severity, _)| *severity == Severity::Warning), "{found:?}");
+}
+
 #[tokio::test]
 async fn rights_for_routes_are_not_checked_where_the_flags_make_none() {
     let not_actions = vec!["Microsoft.Network/routeTables/write".to_owned()];

@@ -10,19 +10,19 @@ use ccm_provider_contract::lookups::{found, metadata, unknown};
 
 use crate::bed::{Bed, GROUP, node, pass};
 
-async fn look_up(provider: &Arc<dyn CloudProvider>, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+pub(crate) async fn look_up(provider: &Arc<dyn CloudProvider>, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
     provider.instances().unwrap().lookup(nodes, aspects).await
 }
 
-async fn one(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
+pub(crate) async fn one(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
     look_up(provider, std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
 }
 
-fn is_unlisted(lookup: &Lookup) -> bool {
+pub(crate) fn is_unlisted(lookup: &Lookup) -> bool {
     matches!(lookup, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted)
 }
 
-fn addresses(metadata: &InstanceMetadata) -> Vec<(&str, &str)> {
+pub(crate) fn addresses(metadata: &InstanceMetadata) -> Vec<(&str, &str)> {
     metadata.node_addresses.iter().map(|address| (address.kind.as_str(), &*address.address)).collect()
 }
 
@@ -47,34 +47,6 @@ async fn an_instance_of_a_uniform_set_gets_its_metadata() {
     let named = id.replace("/virtualMachines/1", "/virtualMachines/pool_1");
     let by_name = self::metadata(&one(&provider, &node("pool000001", &named)).await);
     assert_eq!((addresses(&by_name), &*by_name.provider_id), (addresses(&metadata), &*named));
-    bed.is_clean();
-}
-
-/// Roles for the Go program grant the interfaces and public IPs of an instance, and not those of a set.
-#[tokio::test]
-async fn a_role_for_single_instances_gives_nodes_their_addresses() {
-    let kinds = |metadata: &InstanceMetadata| {
-        addresses(metadata).into_iter().map(|(kind, _)| kind.to_owned()).collect::<Vec<_>>()
-    };
-    let set = "Microsoft.Compute/virtualMachineScaleSets";
-    let of_set = ["networkInterfaces/read", "publicIPAddresses/read"].map(|kind| format!("{set}/{kind}"));
-    let of_instance = format!("{set}/virtualMachines/networkInterfaces/read");
-    let bed = Bed::start(Options { not_actions: of_set.into(), ..Options::default() });
-    let seed = SetSeed { name: "pool", instances: 3, zones: &["1"], public: true, ..SetSeed::default() };
-    bed.cloud.world(|world| world.scale_set(&seed));
-    let provider = bed.process("").await;
-    let nodes = ["pool000000", "pool000001", "pool000002"].map(|name| node(name, ""));
-    for answer in look_up(&provider, &nodes, Aspects::METADATA).await {
-        assert_eq!(kinds(&metadata(&answer)), ["InternalIP", "Hostname", "ExternalIP"]);
-    }
-    let mark = bed.cloud.mark();
-    look_up(&provider, &nodes, Aspects::METADATA).await;
-    assert_eq!(bed.calls(mark), Vec::<String>::new(), "within the age of the lists");
-    // Without both, the permission of the list is the one to grant.
-    bed.cloud.world(|world| world.options.not_actions.push(of_instance));
-    let answer = one(&bed.process("").await, &nodes[0]).await;
-    let error = found(&answer).metadata.as_ref().unwrap_err().to_string();
-    assert!(error.contains("lacks Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read"), "{error}");
     bed.is_clean();
 }
 
@@ -327,6 +299,19 @@ async fn a_machine_that_is_in_no_complete_list_is_gone() {
 }
 
 #[tokio::test]
+async fn the_configured_grace_period_holds_for_a_node_without_a_provider_id() {
+    let bed = Bed::start(Options::default());
+    let vm = bed.machine("vm");
+    let provider = bed.process("nodeInstanceNotFoundGracePeriodInSeconds: 300\n").await;
+    let node = node("vm", "");
+    assert!(matches!(one(&provider, &node).await, Lookup::Found(_)));
+    bed.cloud.world(|world| world.delete_machine(&vm));
+    pass(21).await;
+    let Lookup::Gone(evidence) = one(&provider, &node).await else { panic!("not gone") };
+    assert_eq!(evidence.grace.as_secs(), 300);
+}
+
+#[tokio::test]
 async fn the_nodes_of_a_deleted_scale_set_are_gone() {
     let bed = Bed::start(Options::default());
     let set = bed.uniform("pool", 1);
@@ -473,18 +458,6 @@ async fn a_stopped_machine_of_every_kind_is_seen() {
     }
     drop(provider);
     bed.is_clean();
-}
-
-#[tokio::test]
-async fn without_the_right_on_the_subscription_the_state_is_read_from_the_machine() {
-    let denied = vec!["virtualMachines.listAll".to_owned()];
-    let bed = Bed::start(Options { denied, ..Options::default() });
-    let vm = bed.machine("vm");
-    bed.cloud.world(|world| world.power(&vm, "deallocated"));
-    let provider = bed.process("").await;
-    let node = node("vm", &format!("azure://{vm}"));
-    let answers = look_up(&provider, std::slice::from_ref(&node), Aspects::LIFECYCLE).await;
-    assert!(found(&answers[0]).shutdown.clone().unwrap());
 }
 
 #[tokio::test]

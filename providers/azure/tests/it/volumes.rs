@@ -29,3 +29,14 @@ async fn a_disk_has_the_labels_of_its_zone_and_region() {
     let unread = labels(id).await.unwrap_err();
     assert!(!matches!(unread.root(), ProviderError::DiskNotFound), "{unread}");
 }
+
+#[tokio::test]
+async fn a_disk_has_the_region_of_the_nodes_however_the_configuration_writes_it() {
+    for location in ["EastUS", "East US"] {
+        let bed = Bed::start(Options::default());
+        let id = bed.cloud.world(|world| world.disk("sub", "rg", "d", ""));
+        let config = bed.config("").replace("location: eastus", &format!("location: {location}"));
+        let labels = bed.build(config).await.unwrap().volumes().unwrap().labels(&[volume(&id)]).await.pop().unwrap();
+        assert_eq!(labels.unwrap().unwrap().into_values().collect::<Vec<_>>(), ["eastus"], "{location}");
+    }
+}

@@ -32,6 +32,11 @@ pub trait NodeCloud: Debug + Send + Sync + 'static {
     /// The absence of an instance is ignored for nodes younger than this.
     const GRACE: Duration;
 
+    /// The same, if users can set it.
+    fn grace(&self) -> Duration {
+        Self::GRACE
+    }
+
     /// The key of a node's instance, or the answer for a node that has none.
     fn key(&self, node: &Node) -> Result<Key<Self>, Lookup>;
 
@@ -108,7 +113,7 @@ impl<C: NodeCloud> Nodes<C> {
     /// The error for a node without provider ID whose name no machine ever had.
     async fn never_found(&self, node: &Node, name: &str) -> ProviderError {
         // The machine of a new node may not be listed yet.
-        let grace = jiff::SignedDuration::try_from(C::GRACE).unwrap_or_default();
+        let grace = jiff::SignedDuration::try_from(self.cloud.grace()).unwrap_or_default();
         let is_new = |created| jiff::Timestamp::try_from(self.cluster.wall()).is_ok_and(|now| now - grace < created);
         if node.created.is_some_and(is_new) {
             return ProviderError::InstanceNotFound;
@@ -123,7 +128,7 @@ impl<C: NodeCloud> Nodes<C> {
     async fn answer(&self, node: &Node, key: &Key<C>, observed: &Observed<C::Source>, answer: Lookup) -> Lookup {
         match (C::name(key), &answer) {
             (Some(name), Lookup::Unknown(ProviderError::InstanceNotFound)) => match self.found.contains(name) {
-                true => observed.gone(EvidenceKind::Unlisted, C::GRACE),
+                true => observed.gone(EvidenceKind::Unlisted, self.cloud.grace()),
                 false => Lookup::Unknown(self.never_found(node, name).await),
             },
             _ => answer,

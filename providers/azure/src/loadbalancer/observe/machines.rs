@@ -10,9 +10,9 @@ use super::Reads;
 use crate::client::ApiError;
 use crate::client::id::ArmId;
 use crate::client::operation::{NIC_LIST, VM_LIST, VMSS, VMSS_GET, VMSS_VM_LIST};
-use crate::loadbalancer::env::Env;
+use crate::loadbalancer::env::{Env, PoolKind};
 use crate::loadbalancer::machines::{Interfaces, Machine, groups_of_interfaces, model_part, set_of};
-use crate::loadbalancer::members::{Missing, is_migrating};
+use crate::loadbalancer::members::{Missing, names_pool};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::MOST_SETS;
 use crate::loadbalancer::wanted::Wanted;
@@ -23,7 +23,9 @@ impl Reads {
         observed.interfaces.owners.clone_from(&self.owners.lock());
         let mut missing = Missing::of(env, observed, wanted);
         self.find_models(env, wanted, observed).await;
-        missing.sets.extend(std::mem::take(&mut *self.due_models.lock()));
+        // Only a plan with the nodes writes models.
+        let plans_models = wanted.hosts.is_some();
+        missing.sets.extend(self.due_models.lock().iter().filter(|_| plans_models).cloned());
         self.read_sets(env, wanted, &missing, &mut observed.interfaces).await;
         let far = groups_of_interfaces(&missing.machines, &self.owners.lock(), &self.sets.lock());
         missing.groups.extend(far.keys().cloned());
@@ -38,8 +40,12 @@ impl Reads {
             let interfaces = &mut observed.interfaces;
             match (model, instances) {
                 (Ok(model), Ok(instances)) => {
-                    if model.iter().any(|model| is_migrating(env, wanted, &observed.balancers, model)) {
-                        self.model_is_due(set);
+                    // It stays due until it names no pool of addresses, whatever fails in the meantime.
+                    let names = |model: &Value| names_pool(env, wanted, &observed.balancers, model);
+                    match env.pools == PoolKind::Addresses && model.iter().any(names) {
+                        true => self.model_is_due(set),
+                        false if plans_models => drop(self.due_models.lock().remove(set)),
+                        false => {}
                     }
                     interfaces.models.extend(model.map(|model| (set.folded(), model_part(&model))));
                     interfaces.instances.extend(instances.unwrap_or_default());

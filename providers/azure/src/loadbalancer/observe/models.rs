@@ -38,7 +38,7 @@ impl Reads {
             let is_due = |model: Value| {
                 // The instances of others have models of their own.
                 let is_uniform = !json::same(json::property(&model, "orchestrationMode"), "Flexible");
-                let is_due = is_uniform && names_pool(env, wanted, &observed.balancers, &model, |_| true);
+                let is_due = is_uniform && names_pool(env, wanted, &observed.balancers, &model);
                 is_due.then(|| ArmId::parse(json::text(&model, &["id"])).ok()).flatten()
             };
             self.client.list(VMSS_LIST, subscription, group, Query::default(), is_due)

@@ -81,23 +81,27 @@ impl Planner<'_> {
         is_known.then(|| members.machines(owners))
     }
 
-    /// Nodes that join the load balancers of Services without a part in this plan are their destinations at once.
+    /// Nodes that join the load balancers of Services without a part in this plan are their destinations at once: at the
+    /// ports of the rules that these have, and at those that they ask for.
     pub(super) fn add_joining(&self, facts: &Facts, holders: &Holders, parts: &BTreeSet<&str>, keep: &mut Keep) {
-        if self.places.is_none() {
-            return;
-        }
-        let is_due = |service: &&ServiceFacts| {
-            let has_nodes = !service.destinations.has_floating_ip && service.ranges.is_empty();
-            has_nodes && self.index.is_live(service) && !parts.contains(&*service.key)
-        };
+        let Some(hosts) = &self.wanted.hosts else { return };
+        let is_due = |service: &&ServiceFacts| self.index.is_live(service) && !parts.contains(&*service.key);
+        let mut due = BTreeMap::<&str, Ports>::new();
         for service in facts.services.iter().filter(is_due) {
-            let Some(behind) = holders.get(&service.base.to_lowercase()).and_then(|it| self.addresses_behind(it))
-            else {
-                continue;
-            };
-            let mut ports = Ports::new();
-            add_ports(&mut ports, &service.destinations.ports);
-            keep.joining.push((ports, behind.iter().map(ToString::to_string).collect()));
+            let base = service.base.to_lowercase();
+            let Some(holder) = holders.get(&base) else { continue };
+            let ports = due.entry(holder).or_default();
+            for (protocol, used) in keep.unsettled.get(&base).into_iter().flatten() {
+                ports.entry(protocol.clone()).or_default().extend(used);
+            }
+            if !service.destinations.has_floating_ip {
+                add_ports(ports, &service.destinations.ports);
+            }
+        }
+        for (holder, ports) in due.into_iter().filter(|(_, ports)| !ports.is_empty()) {
+            let all = || self.env.several.is_empty().then(|| addresses_of(hosts.values()));
+            let behind = self.addresses_behind(holder).or_else(all).into_iter().flatten();
+            keep.joining.push((ports, behind.map(|ip| ip.to_string()).collect()));
         }
     }
 }

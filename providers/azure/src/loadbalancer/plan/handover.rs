@@ -145,7 +145,8 @@ impl<'a> Planner<'a> {
         let has_it = |frontend: &&Value| {
             let id = json::reference(frontend, "publicIPAddress");
             let private = json::property(frontend, "privateIPAddress");
-            let has_it = public_ip.is_some_and(|ip| same(ip.as_str(), id)) || ip.is_some_and(|ip| same(ip, private));
+            let has_it =
+                public_ip.is_some_and(|ip| same(ip.as_str(), id)) || ip.is_some_and(|ip| claim::is_ip(ip, private));
             has_it && !item.names.own(json::name(frontend))
         };
         let mut now = self.bodies().flat_map(|body| json::items(body, "frontendIPConfigurations"));

@@ -297,11 +297,7 @@ impl Planner<'_> {
     /// Deletes the private link services of frontends that go, or that the Service does not want any more. The IDs of those
     /// that the load balancer must wait for.
     pub(super) fn drop_links(&mut self, place: usize, item: &Item, frontends: &[ArmId]) -> Vec<ArmId> {
-        let of = |frontend: &ArmId| {
-            let link = self.link_of(frontend)?;
-            let owner = json::text(link, &["tags", tags::OWNER]);
-            (same(owner, &item.key) || self.is_left_behind(owner)).then(|| link.clone())
-        };
+        let of = |frontend: &ArmId| self.link_of(frontend).filter(|link| self.goes_with(item, link)).cloned();
         let links: Vec<Value> = frontends.iter().filter_map(of).collect();
         let mut gone = Vec::new();
         for link in links {
@@ -316,6 +312,27 @@ impl Planner<'_> {
             gone.push(id);
         }
         gone
+    }
+
+    /// The name of a private link service that stays when a Service gives up its frontend: one of users, or of another Service.
+    pub(super) fn other_link(&self, item: &Item, frontend: &ArmId) -> Option<&str> {
+        self.link_of(frontend).filter(|link| !self.goes_with(item, link)).map(json::name)
+    }
+
+    /// Why a Service that is deleted cannot give up its frontends.
+    pub(super) fn held_by_link(&self, balancer: &str, item: &Item, frontends: &[Value]) -> Option<ProviderError> {
+        frontends.iter().map(json::name).filter(|name| item.names.own(name)).find_map(|name| {
+            let link = self.other_link(item, &self.env.balancer_id(balancer).child("frontendIPConfigurations", name))?;
+            Some(refused(format!(
+                "the frontend {name} of the load balancer {balancer} is not deleted, because the private link service {link}, which is \
+                 not made for this Service, refers to it; delete that"
+            )))
+        })
+    }
+
+    fn goes_with(&self, item: &Item, link: &Value) -> bool {
+        let owner = json::text(link, &["tags", tags::OWNER]);
+        same(owner, &item.key) || self.is_left_behind(owner)
     }
 
     /// Whether a private link service is that of a Service that is gone or going: its frontend had others too.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ccm_kit::balancer::{Items, Kind, Part, Step};
+use ccm_provider::address::parse_ip;
 use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
 use serde_json::Value;
 
@@ -176,6 +177,8 @@ impl Planner<'_> {
         of(&|item| is(item, ServiceAction::UpdateHosts) && !item.published.is_empty())
             .or_else(|| of(&|item| is(item, ServiceAction::Ensure)))
             .or_else(|| of(&|item| is(item, ServiceAction::UpdateHosts)))
+            // Members follow the nodes without security rules, too.
+            .or_else(|| self.wanted.items.iter().find(|(_, item)| is(item, ServiceAction::UpdateHosts)).map(|it| *it.0))
     }
 
     /// The addresses of a pool.
@@ -198,7 +201,9 @@ impl Planner<'_> {
             let Ok(set) = ArmId::parse(json::text(model, &["id"])) else { continue };
             changes.models.entry(set).or_default().remove.insert(id.clone());
         }
-        let Some((add, remove)) = self.address_changes(&change.name, pool, family, places) else { return Ok(()) };
+        let Some((add, remove, takes_over)) = self.address_changes(&change.name, pool, family, places) else {
+            return Ok(());
+        };
         // Those that come from other load balancers leave them in the next call.
         let is_elsewhere = |ip: &IpAddr| {
             self.bodies().any(|body| !is_pair(json::name(body), &change.name) && self.index.has_member(body, *ip))
@@ -207,7 +212,7 @@ impl Planner<'_> {
         let nodes = self.wanted.hosts.iter().flatten().flat_map(|(_, host)| &host.addresses);
         let nodes: BTreeSet<String> = nodes.map(ToString::to_string).collect();
         let has_more = places.is_some() && (add.values().any(is_elsewhere) || !remove.is_disjoint(&nodes));
-        let write = PoolChange { has_more, ..self.pool_change(id, pool, add, remove) };
+        let write = PoolChange { has_more, takes_over, ..self.pool_change(id, pool, add, remove) };
         let items = self.items_of_pool(change, owner);
         self.push_pool(change, write, items, JOINS + u32::from(family == Family::V6));
         Ok(())
@@ -221,7 +226,8 @@ impl Planner<'_> {
         remove: BTreeSet<String>,
     ) -> PoolChange {
         let network = self.env.network_id();
-        PoolChange { id: id.clone(), before: pool.clone(), network, has_more: false, add, remove, service: None }
+        let (has_more, takes_over) = (false, false);
+        PoolChange { id: id.clone(), before: pool.clone(), network, has_more, takes_over, add, remove, service: None }
     }
 
     /// The pools of one load balancer are written one after the other.
@@ -259,32 +265,39 @@ impl Planner<'_> {
         (reached.unwrap_or(owner), last.into_iter().map(|edit| edit.place).collect())
     }
 
-    /// The addresses that a pool gains, by node, and those that it loses; `None` if there are none.
+    /// The addresses that a pool gains, by node, those that it loses, and whether it takes over; `None` if nothing changes.
     fn address_changes(
         &self,
         balancer: &str,
         pool: &Value,
         family: Family,
         places: Option<&Places>,
-    ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>)> {
+    ) -> Option<(BTreeMap<String, IpAddr>, BTreeSet<String>, bool)> {
         let hosts = self.wanted.hosts.as_ref()?;
         // A load balancer without nodes of its own keeps those that it has, as long as they exist; a new one gets all.
         let plain = names::without_internal(balancer).0;
         let nodes = places.and_then(|places| places.iter().find(|(name, _)| json::same(name, plain)));
         let nodes = nodes.map(|(_, nodes)| nodes).filter(|nodes| !nodes.is_empty());
         let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
-        let may_leave = |text: &str| self.may_leave(text, balancer, places);
-        let (mut add, remove) = differences_of(pool, addresses_of(mine, family), may_leave);
-        let keeps = remove.len() < json::items(pool, "loadBalancerBackendAddresses").len();
+        let mine = addresses_of(mine, family);
+        let present = json::items(pool, "loadBalancerBackendAddresses");
+        let ip = |address: &Value| parse_ip(json::property(address, "ipAddress"));
+        let is_first = nodes.is_some() && !present.iter().filter_map(ip).any(|ip| mine.values().any(|own| *own == ip));
+        // Those of other load balancers serve until the first of its own have been probed.
+        let is_node = |text: &str| parse_ip(text).is_some_and(|ip| hosts.values().any(|it| it.addresses.contains(&ip)));
+        let may_leave = |text: &str| !(is_first && is_node(text)) && self.may_leave(text, balancer, places);
+        let (mut add, remove) = differences_of(pool, mine, may_leave);
+        let keeps = remove.len() < present.len();
         if nodes.is_none() && !self.env.several.is_empty() && keeps {
             add.clear();
         }
-        (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
+        let takes_over = is_first && keeps;
+        (!add.is_empty() || !remove.is_empty()).then_some((add, remove, takes_over))
     }
 
     /// Whether an address is in the pool of the load balancer to which its node moves, if there is any.
     fn may_leave(&self, address: &str, balancer: &str, places: Option<&Places>) -> bool {
-        let Some(ip) = ccm_provider::address::parse_ip(address) else { return true };
+        let Some(ip) = parse_ip(address) else { return true };
         let is_of = |(_, host): &(&String, &Host)| host.addresses.contains(&ip);
         let node = self.wanted.hosts.iter().flatten().find(is_of).map(|(name, _)| name);
         let target = node.and_then(|node| places?.iter().find(|(_, nodes)| nodes.contains(node)));
@@ -564,7 +577,10 @@ fn differences_of(
     let texts: BTreeSet<String> = wanted.values().map(ToString::to_string).collect();
     let leaves = |text: &&&str| !texts.is_empty() && !text.is_empty() && !texts.contains(**text) && may_leave(text);
     let remove = present.iter().filter(leaves).map(|text| (*text).to_owned()).collect();
-    let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect();
+    // Azure refuses an address that is there twice: that of a node under two names.
+    let mut known = BTreeSet::new();
+    let mut is_new = |ip: &IpAddr| !present.contains(&*ip.to_string()) && known.insert(*ip);
+    let add = wanted.into_iter().filter(|(_, ip)| is_new(ip)).collect();
     (add, remove)
 }
 

@@ -146,7 +146,7 @@ impl Planner<'_> {
             let stays = self.env.leaves_members(item.scheme) && own.len() == frontends.len();
             for frontend in own {
                 let id = self.frontend_id(name, frontend);
-                let used = claim::other_use(self.body(name), id.as_str(), &item.names.base);
+                let used = self.other_use(name, item, &id);
                 match used.or_else(|| stays.then(|| "preConfiguredBackendPoolLoadBalancerTypes".to_owned())) {
                     None => all.push(id),
                     // One that an earlier move has left.

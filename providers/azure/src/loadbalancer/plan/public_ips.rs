@@ -74,7 +74,8 @@ impl Planner<'_> {
         }
         let prefix = settings.prefixes.get(&family);
         if let (None, Some(address)) = (prefix, item.addresses.get(&family)) {
-            let found = present.iter().map(Arc::as_ref).find(|ip| same(json::property(ip, "ipAddress"), address));
+            let found =
+                present.iter().map(Arc::as_ref).find(|ip| claim::is_ip(json::property(ip, "ipAddress"), address));
             let missing = || {
                 let key = if family == Family::V6 { keys::LB_IPV6.row.key } else { keys::LB_IPV4.row.key };
                 refused(format!(

@@ -57,7 +57,7 @@ pub(crate) struct Keep {
     /// The ports of load balancing rules without floating IP, by the base name of the Service: whatever that asks for by
     /// now, they lead to nodes or networks that are destinations.
     pub(crate) unsettled: BTreeMap<String, Ports>,
-    /// The ports of Services without a part in the change, and all nodes that are their destinations by now.
+    /// The ports of Services without a part in the change, and all nodes that are their destinations by now, by load balancer.
     pub(crate) joining: Vec<(Ports, BTreeSet<String>)>,
 }
 
@@ -366,8 +366,10 @@ impl Rules {
                     || keep.ranges.get(*destination).is_some_and(|ports| rule.has_any(ports))
             };
             let mut left: BTreeSet<String> = rule.destinations.iter().filter(stays).cloned().collect();
-            if has_nodes && !rule.denies && !left.is_disjoint(&keep.nodes) {
-                let is_v6 = left.first().is_some_and(|address| address.contains(':'));
+            // Also one whose nodes are all gone.
+            let is_node = |it: &String| keep.nodes.contains(it) || !keep.own.contains(it) && !it.contains('/');
+            if has_nodes && !rule.denies && rule.destinations.iter().any(is_node) {
+                let is_v6 = rule.destinations.first().is_some_and(|address| address.contains(':'));
                 let joining = keep.joining.iter().filter(|(ports, _)| rule.has_any(ports)).flat_map(|(_, nodes)| nodes);
                 left.extend(joining.filter(|node| node.contains(':') == is_v6).cloned());
             }

@@ -98,8 +98,8 @@ impl Planner<'_> {
             self.failed.insert(place, late);
             return;
         }
-        let unread = self.unread_former(item).cloned();
-        if let Some(error) = unread.or_else(|| self.check_lost_links(item, None, &[]).err()) {
+        let refused = self.observed.refused.get(&item.key).or_else(|| self.unread_former(item)).cloned();
+        if let Some(error) = refused.or_else(|| self.check_lost_links(item, None, &[]).err()) {
             self.failed.insert(place, error);
             return;
         }
@@ -239,7 +239,7 @@ impl Planner<'_> {
                 let subnet = json::reference(frontend, "subnet");
                 let is_there = !settings.names_subnet || same(subnet, self.env.subnet_id(&settings.subnet).as_str());
                 let address = json::property(frontend, "privateIPAddress");
-                let is_it = item.addresses.get(&family).is_none_or(|wanted| same(wanted, address));
+                let is_it = item.addresses.get(&family).is_none_or(|wanted| claim::is_ip(wanted, address));
                 // That of an IPv6 Service has the name that its IPv4 one gets when it becomes dual-stack.
                 let is_it = is_it && claim::family_of_frontend(self.observed, item, frontend) == family;
                 is_there && is_it && !subnet.is_empty()
@@ -390,7 +390,7 @@ impl Planner<'_> {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();
-            match claim::other_use(self.body(balancer), json::text(frontend, &["id"]), &item.names.base) {
+            match self.other_use(balancer, item, &self.frontend_id(balancer, frontend)) {
                 None => drops.push(name),
                 Some(_) if !item.names.own(&name) => {}
                 Some(used) => {
@@ -402,6 +402,12 @@ impl Planner<'_> {
             }
         }
         (drops, kept)
+    }
+
+    /// What else uses a frontend that a Service is to give up.
+    pub(super) fn other_use(&self, balancer: &str, item: &Item, frontend: &ArmId) -> Option<String> {
+        let link = || self.other_link(item, frontend).map(|name| format!("the private link service {name}"));
+        claim::other_use(self.body(balancer), frontend.as_str(), &item.names.base).or_else(link)
     }
 
     /// Removes a Service from all load balancers but one.
@@ -418,8 +424,9 @@ impl Planner<'_> {
             if self.env.leaves_members(there.scheme) && drops.len() == all {
                 drops.clear();
             }
-            if item.action == ServiceAction::Ensure {
-                self.findings.extend(kept);
+            match item.action {
+                ServiceAction::Ensure => self.findings.extend(kept),
+                _ => drop(self.held_by_link(&name, item, &left).map(|error| self.failed.insert(place, error))),
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
             let moves = except.is_some_and(|except| scheme_of(except) == there.scheme) && !drops.is_empty();

@@ -103,6 +103,8 @@ pub(crate) struct Results {
     pub(crate) admitted: BTreeSet<usize>,
     /// Whether there are more members to change than one call does.
     pub(crate) has_more: bool,
+    /// Whether members leave when others, which are new, have been probed.
+    pub(crate) takes_over: bool,
 }
 
 impl SecurityPart {

@@ -167,7 +167,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         own_pools: [Family::V4, Family::V6].iter().filter_map(own_pool).collect(),
         own_hosts: None,
         key,
-        fingerprint: fingerprint(service, &placing(env, work)),
+        fingerprint: fingerprint(service, &placing(env, work), work.action),
         action: work.action,
         names: Names::new(service, subnet.clone()),
         scheme,
@@ -398,11 +398,12 @@ pub(super) fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
-/// Another one after a change of what a plan reads of the Service.
-fn fingerprint(service: &Service, placing: &Placing) -> u64 {
+/// Another one after a change of what a plan reads of the Service, and for its deletion: it asks for something else.
+fn fingerprint(service: &Service, placing: &Placing, action: ServiceAction) -> u64 {
     let mut hasher = DefaultHasher::new();
     let is_read = |key: &str| key.to_ascii_lowercase().starts_with(keys::DOMAIN);
     let read: Vec<_> = service.metadata.annotations.iter().filter(|(key, _)| is_read(key)).collect();
+    (action == ServiceAction::Delete).hash(&mut hasher);
     format!("{} {:?} {read:?} {placing:?}", service.metadata.uid, service.spec).hash(&mut hasher);
     hasher.finish()
 }

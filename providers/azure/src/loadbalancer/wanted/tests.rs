@@ -41,7 +41,7 @@ fn reasons(annotations: &[(&str, &str)], spec: Value) -> Vec<String> {
 fn what_a_plan_reads_of_a_service_is_in_its_fingerprint_and_nothing_else() {
     let of = |annotations: &[(&str, &str)], selected: &[&str]| {
         let selected = selected.iter().map(|name| (*name).to_owned()).collect();
-        fingerprint(&service(annotations, json!({})), &Placing { named: None, selected })
+        fingerprint(&service(annotations, json!({})), &Placing { named: None, selected }, ServiceAction::Ensure)
     };
     let plain = of(&[], &["a"]);
     assert_eq!(of(&[("example.com/seen", "now")], &["a"]), plain);

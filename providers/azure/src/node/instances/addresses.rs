@@ -19,7 +19,7 @@ pub(super) fn of_machine(node: &Node, machine: &Machine, details: &Details) -> R
         let of = |kind, address: std::net::IpAddr| NodeAddress { kind, address: address.to_string().into() };
         addresses.extend(config.and_then(|config| config.address).map(|ip| of(AddressType::InternalIp, ip)));
         addresses.extend(name);
-        let public = config.map(|config| details.public_address(config)).transpose()?.flatten();
+        let public = config.map(|config| details.public_address(node, config)).transpose()?.flatten();
         addresses.extend(public.map(|ip| of(AddressType::ExternalIp, ip)));
         Ok(())
     };

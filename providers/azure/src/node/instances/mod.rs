@@ -6,25 +6,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::call::ErrorKind;
 use ccm_kit::directory::{self, NodeCloud, Nodes};
 use ccm_kit::near_miss;
 use ccm_kit::{Cluster, Stamped};
-use ccm_provider::{Aspects, Instance, InstanceMetadata, Lookup, Node, NodeRef, ProviderError};
+use ccm_provider::{
+    AddressType, Aspects, Instance, InstanceMetadata, Lookup, Node, NodeAddress, NodeRef, ProviderError,
+};
 use futures::{StreamExt, stream};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use self::source::{Compute, JUST_READ};
-use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States};
+use super::fleet::{Ages, EACH_DEADLINE, Fleet, Holder, Interfaces, PublicIps, States};
 use super::identity::{Foreign, Key, Wanted, provider_id, wanted};
 use super::machine::{IpConfig, Machine, State};
 use super::zones::zone_label;
 use crate::client::id::{ArmId, same};
 use crate::client::operation::VM_GET;
-use crate::client::{ApiError, Client};
+use crate::client::{ApiError, Client, is_forbidden};
 use crate::start::config::{Config, VmType};
 
 mod addresses;
@@ -36,6 +39,8 @@ mod tests;
 const GRACE: Duration = Duration::from_secs(60);
 /// The age up to which states are used.
 const STATE_AGE: Duration = Duration::from_secs(20);
+/// How long states of a subscription are waited for: one with thousands of machines has many pages.
+const STATES_DEADLINE: Duration = Duration::from_secs(10);
 /// The most lists at the same time.
 const IN_FLIGHT: usize = 8;
 
@@ -90,6 +95,8 @@ pub(crate) struct AzureNodes {
     settings: Arc<Settings>,
     client: Client,
     fleet: Fleet,
+    /// Whether the log names the permission for public IPs of other groups.
+    warned: Once,
 }
 
 type Observed = directory::Observed<Compute>;
@@ -100,13 +107,15 @@ pub(crate) struct Details {
     aspects: Aspects,
     interfaces: BTreeMap<Holder, Result<Stamped<Interfaces>, ApiError>>,
     public_ips: BTreeMap<Holder, Result<Stamped<PublicIps>, ApiError>>,
+    /// Groups whose public IPs may not be read, nor need they: the Go program reads those of the cluster's group.
+    hidden: BTreeSet<Holder>,
     states: BTreeMap<ArmId, Result<State, ApiError>>,
 }
 
 pub(crate) fn instances(settings: Settings, client: Client, fleet: Fleet, cluster: Cluster) -> AzureInstances {
     let settings = Arc::new(settings);
     let source = Compute::new(fleet.clone(), settings.clone(), cluster.clone());
-    Nodes::new(AzureNodes { settings, client, fleet }, source, cluster)
+    Nodes::new(AzureNodes { settings, client, fleet, warned: Once::new() }, source, cluster)
 }
 
 #[async_trait]
@@ -115,6 +124,10 @@ impl NodeCloud for AzureNodes {
     type Details = Details;
 
     const GRACE: Duration = GRACE;
+
+    fn grace(&self) -> Duration {
+        self.settings.grace
+    }
 
     fn key(&self, node: &Node) -> Result<Wanted, Lookup> {
         let mut wanted = wanted(node).map_err(|foreign| match foreign {
@@ -181,9 +194,10 @@ impl AzureNodes {
     }
 
     /// The states of machines that were listed without them: from the list of their subscription or scale set. Those of
-    /// machines outside of uniform scale sets from these alone, if Azure refuses the list, they are newer, or it lacks a
-    /// fault domain that is needed: it is documented to have the power states.
+    /// machines outside of uniform scale sets from these alone, if the list fails or takes long, they are newer, or it
+    /// lacks a fault domain that is needed: it is documented to have the power states.
     async fn states(&self, machines: &[&Arc<Machine>], with_domain: bool) -> BTreeMap<ArmId, Result<State, ApiError>> {
+        let late = || ApiError::of_kind(VM_GET, ErrorKind::NoAnswer, "not read in time");
         let mut states = BTreeMap::new();
         let mut alone = Vec::new();
         let mut by_holder = BTreeMap::<Holder, Vec<&Arc<Machine>>>::new();
@@ -199,7 +213,12 @@ impl AzureNodes {
             let lacks = |list: &Option<States>| {
                 list.as_ref().is_some_and(|list| own.iter().any(|machine| !list.contains_key(&machine.id)))
             };
-            let listed = whole(|age, not_before| self.fleet.states(&holder, age, not_before), age, lacks).await;
+            let list = whole(|age, not_before| self.fleet.states(&holder, age, not_before), age, lacks);
+            let wait = if holder.is_group() { STATES_DEADLINE } else { Duration::MAX };
+            let listed = match timeout(wait, list).await {
+                Ok(listed) => listed,
+                Err(_) => Err(late()),
+            };
             for machine in own {
                 let state = listed.as_ref().map(|list| Option::as_ref(&list.value)?.get(&machine.id));
                 let lacks_domain =
@@ -209,8 +228,11 @@ impl AzureNodes {
                         states.insert(machine.id.clone(), Ok(state.clone()));
                     }
                     Ok(None) if machine.is_uniform() => {}
-                    Ok(Some(_) | None) => alone.push(machine),
-                    Err(error) => drop(states.insert(machine.id.clone(), Err(error.clone()))),
+                    Err(error) if machine.is_uniform() => drop(states.insert(machine.id.clone(), Err(error.clone()))),
+                    Ok(Some(_) | None) | Err(_) => {
+                        states.insert(machine.id.clone(), Err(late()));
+                        alone.push(machine);
+                    }
                 }
             }
         }
@@ -223,8 +245,8 @@ impl AzureNodes {
                 (id, read.map(|object| object.and_then(view).unwrap_or_default()))
             }
         };
-        let alone: Vec<_> = stream::iter(alone.into_iter().map(get)).buffer_unordered(IN_FLIGHT).collect().await;
-        states.extend(alone);
+        let alone = stream::iter(alone.into_iter().map(get)).buffer_unordered(IN_FLIGHT);
+        states.extend(alone.take_until(sleep(EACH_DEADLINE)).collect::<Vec<_>>().await);
         states
     }
 
@@ -236,13 +258,16 @@ impl AzureNodes {
             machines.iter().map(|machine| Holder::of(&machine.id)).filter(Holder::is_group).collect();
         let since = groups.iter().filter_map(|group| self.fleet.machines_read(group)).max();
         let since = |holder: &Holder| since.filter(|_| holder.is_group());
+        let until = Instant::now() + EACH_DEADLINE;
         let read = |holder: Holder| async move {
             let age = self.settings.ages.of_holder(&holder);
             let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| Holder::of_network(id) == holder);
-            let lacks =
-                |list: &Interfaces| machines.iter().any(|machine| is_in(machine) && !list.contains_key(&machine.id));
-            let read =
-                |age, not_before: Option<Instant>| self.fleet.interfaces(&holder, age, not_before.max(since(&holder)));
+            let ids = machines.iter().filter(|machine| is_in(machine)).map(|machine| machine.id.clone());
+            let ids: Vec<ArmId> = ids.collect();
+            let lacks = |list: &Interfaces| ids.iter().any(|id| !list.has(id));
+            let read = |age, not_before: Option<Instant>| {
+                self.fleet.interfaces(&holder, &ids, until, age, not_before.max(since(&holder)))
+            };
             let list = whole(read, age, lacks).await;
             (holder, list)
         };
@@ -253,16 +278,26 @@ impl AzureNodes {
         for id in configs.filter_map(|config| config.public_ip.as_ref()) {
             public.entry(Holder::of_network(id)).or_default().push(id.clone());
         }
+        let until = Instant::now() + EACH_DEADLINE;
         let read = |(holder, ids): (Holder, Vec<ArmId>)| async move {
             let age = self.settings.ages.of_holder(&holder);
-            let lacks = |list: &PublicIps| ids.iter().any(|id| !list.contains_key(id));
-            let read =
-                |age, not_before: Option<Instant>| self.fleet.public_ips(&holder, age, not_before.max(since(&holder)));
+            let lacks = |list: &PublicIps| ids.iter().any(|id| !list.has(id));
+            let read = |age, not_before: Option<Instant>| {
+                self.fleet.public_ips(&holder, &ids, until, age, not_before.max(since(&holder)))
+            };
             let list = whole(read, age, lacks).await;
             (holder, list)
         };
         let read: Vec<_> = stream::iter(public.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
-        details.public_ips = read.into_iter().collect();
+        for (holder, list) in read {
+            match list {
+                Err(error) if is_forbidden(&error) && holder.is_group() && holder != self.settings.group(None) => {
+                    self.warned.call_once(|| tracing::warn!(%error, "nodes keep the public addresses that they have"));
+                    details.hidden.insert(holder);
+                }
+                list => drop(details.public_ips.insert(holder, list)),
+            }
+        }
     }
 }
 
@@ -288,7 +323,7 @@ impl Details {
         let mut interfaces = Vec::new();
         for holder in machine.interfaces.iter().map(Holder::of_network).collect::<BTreeSet<_>>() {
             match self.interfaces.get(&holder) {
-                Some(Ok(listed)) => interfaces.extend(listed.value.get(&machine.id).into_iter().flatten()),
+                Some(Ok(listed)) => interfaces.extend(listed.value.get(&machine.id)?.into_iter().flatten()),
                 Some(Err(error)) => return Err(error.clone().into()),
                 None => {}
             }
@@ -299,11 +334,19 @@ impl Details {
         Ok(configs)
     }
 
-    fn public_address(&self, config: &IpConfig) -> Result<Option<IpAddr>, ProviderError> {
+    /// The public address of an IP configuration. A node keeps the one that it has if Azure does not show it.
+    fn public_address(&self, node: &Node, config: &IpConfig) -> Result<Option<IpAddr>, ProviderError> {
         let Some(id) = &config.public_ip else { return Ok(None) };
-        match self.public_ips.get(&Holder::of_network(id)) {
-            Some(Ok(listed)) => Ok(listed.value.get(id).copied()),
+        let holder = Holder::of_network(id);
+        match self.public_ips.get(&holder) {
+            Some(Ok(listed)) => Ok(listed.value.get(id)?.copied()),
             Some(Err(error)) => Err(error.clone().into()),
+            None if self.hidden.contains(&holder) => {
+                let is_public = |address: &&NodeAddress| address.kind == AddressType::ExternalIp;
+                let mut present = node.addresses.iter().filter(is_public).filter_map(|it| it.address.parse().ok());
+                let is_v6 = config.address.is_some_and(|address| address.is_ipv6());
+                Ok(present.find(|address: &IpAddr| address.is_ipv6() == is_v6))
+            }
             None => Ok(None),
         }
     }

@@ -34,7 +34,7 @@ fn interfaces(machine: &Machine) -> Interfaces {
     };
     let second = interface(false, json!([config("10.9.0.1", false)]));
     let first = interface(true, json!([config("fd00::1", false), config("10.0.0.4", true), config("10.0.0.5", false)]));
-    BTreeMap::from([(machine.id.clone(), vec![second, first])])
+    Interfaces::new(BTreeMap::from([(machine.id.clone(), vec![second, first])]))
 }
 
 fn stamped<T>(value: T) -> Stamped<T> {
@@ -47,8 +47,8 @@ fn details(machine: &Machine, aspects: Aspects) -> Details {
     Details {
         aspects,
         interfaces: [(holder.clone(), Ok(stamped(interfaces(machine))))].into(),
-        public_ips: [(holder, Ok(stamped(PublicIps::from([(public, "20.0.0.1".parse().unwrap())]))))].into(),
-        states: BTreeMap::new(),
+        public_ips: [(holder, Ok(stamped(PublicIps::new([(public, "20.0.0.1".parse().unwrap())].into()))))].into(),
+        ..Details::default()
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_node_keeps_its_addresses_when_they_cannot_be_read() {
     let failed = |details: Details| {
         Judge { settings: &settings, details: &details }.metadata(&node(), &machine).unwrap_err().to_string()
     };
-    let throttled = || ApiError::of_kind(VM_GET, ccm_kit::call::ErrorKind::Throttled { after: None }, "later");
+    let throttled = || ApiError::of_kind(VM_GET, ErrorKind::Throttled { after: None }, "later");
     let holder = || Holder::group("s", "g");
     let error =
         failed(Details { interfaces: [(holder(), Err(throttled()))].into(), ..details(&machine, Aspects::ADDRESSES) });
@@ -106,7 +106,7 @@ async fn a_node_keeps_its_addresses_when_they_cannot_be_read() {
     let error =
         failed(Details { public_ips: [(holder(), Err(throttled()))].into(), ..details(&machine, Aspects::ADDRESSES) });
     assert!(error.contains("asks for fewer calls"), "{error}");
-    let empty = Ok(stamped(Interfaces::new()));
+    let empty = Ok(stamped(Interfaces::new(BTreeMap::new())));
     let error = failed(Details { interfaces: [(holder(), empty)].into(), ..details(&machine, Aspects::ADDRESSES) });
     assert!(error.contains("no private address of"), "{error}");
 }

@@ -449,3 +449,71 @@ async fn an_event_about_an_annotation_is_that_of_its_service_alone() {
     let events = scene.bed.cluster.take_events();
     assert!(events.len() == 1 && events[0].contains("has no effect on an external load balancer"), "{events:?}");
 }
+
+/// A private link service that somebody has made on the frontend of a Service, in this resource group.
+fn link_by_hand(scene: &Scene, group: &str, service: &str) {
+    let balancer = scene.object("loadBalancers", "kubernetes-internal");
+    let base = scene.services[service].default_load_balancer_name();
+    let frontends = items(&balancer, "frontendIPConfigurations");
+    let frontend = frontends.iter().find(|it| it["name"].as_str().unwrap().starts_with(&base)).unwrap();
+    let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+    let configuration = json!({"name": "c", "properties": {"primary": true, "privateIPAddressVersion": "IPv4",
+        "privateIPAllocationMethod": "Dynamic", "subnet": {"id": subnet}}});
+    let link = format!("{}/Microsoft.Network/privateLinkServices/theirs", GROUP.replace("/rg/", &format!("/{group}/")));
+    let properties =
+        json!({"loadBalancerFrontendIpConfigurations": [{"id": frontend["id"]}], "ipConfigurations": [configuration]});
+    scene.bed.cloud.world(|world| world.put(&link, json!({"properties": properties})));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frontend_that_a_link_of_others_uses_stays_and_holds_up_its_service_alone() {
+    let other_subnet = ("azure-load-balancer-internal-subnet", "other");
+    for group in ["rg", "theirs"] {
+        for deletes in [true, false] {
+            let mut scene = Scene::new(BY_ADDRESS, 1).await;
+            let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/other");
+            let range = json!({"properties": {"addressPrefix": "10.240.64.0/24"}});
+            scene.bed.cloud.world(|world| world.put(&subnet, range));
+            scene.service("a", &[INTERNAL], port(80));
+            scene.service("b", &[INTERNAL], port(81));
+            scene.ensure(&["a", "b"]).await;
+            link_by_hand(&scene, group, "a");
+            scene.service("b", &[INTERNAL], port(82));
+            let action = if deletes { ServiceAction::Delete } else { ServiceAction::Ensure };
+            if !deletes {
+                scene.service("a", &[INTERNAL, other_subnet], port(80));
+            }
+            let work = |scene: &Scene| [scene.work(&["a"], action), scene.work(&["b"], ServiceAction::Ensure)].concat();
+            for _ in 0..2 {
+                let work = work(&scene);
+                let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
+                assert!(answers[1].result.is_ok(), "{group} {deletes}: {:?}", answers[1].result);
+                let stays = group == "rg" && !deletes;
+                assert_eq!(answers[0].result.is_ok(), stays, "{group} {deletes}: {:?}", answers[0].result);
+                if let Err(error) = &answers[0].result {
+                    assert!(error.to_string().contains("theirs"), "{group} {deletes}: {error}");
+                }
+            }
+            let rules = items(&scene.object("loadBalancers", "kubernetes-internal"), "loadBalancingRules");
+            let has = |port: u16| rules.iter().any(|rule| rule["properties"]["frontendPort"] == port);
+            assert!(has(82) && !has(81), "{group} {deletes}: {rules:?}");
+            let frontends = |scene: &Scene| {
+                items(&scene.object("loadBalancers", "kubernetes-internal"), "frontendIPConfigurations").len()
+            };
+            // One that was not read is found out by the refusal.
+            if group == "rg" {
+                let mark = scene.mark();
+                scene.balancers().reconcile(CLUSTER, &work(&scene), &Scope::default()).await;
+                assert_eq!(scene.writes(mark), BTreeMap::new(), "{deletes}");
+                assert_eq!(frontends(&scene), if deletes { 2 } else { 3 });
+                let events = scene.bed.cluster.take_events();
+                assert!(deletes || events.iter().any(|event| event.contains("theirs")), "{events:?}");
+                let link = format!("{GROUP}/Microsoft.Network/privateLinkServices/theirs");
+                scene.bed.cloud.by_hand("DELETE", &link, &Value::Null).unwrap();
+                scene.done(&["a"], action).await;
+                assert_eq!(frontends(&scene), if deletes { 1 } else { 2 });
+            }
+            scene.bed.is_clean();
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The life of a Service: created, changed, with other nodes, deleted.
 
+use std::time::Duration;
+
 use ccm_cloudsim::azure::{ClusterSeed, MachineSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, Lookup};
@@ -215,10 +217,6 @@ async fn a_process_that_ends_after_the_migration_leaves_the_model_to_the_next_on
     scene.ensure(&["web"]).await;
     scene.reconfigure(BY_ADDRESS).await;
     scene.call(&["web"], ServiceAction::Ensure).await;
-    let names_pools = |scene: &Scene| {
-        let sets = scene.bed.cloud.objects("Microsoft.Compute/virtualMachineScaleSets");
-        sets.iter().any(|set| set.to_string().contains("/backendAddressPools/"))
-    };
     assert!(names_pools(&scene), "the model is written in the next call");
     scene.restart().await;
     // The first call of the next process may see no node yet.
@@ -451,4 +449,96 @@ async fn a_public_ip_in_a_group_that_is_no_longer_named_goes() {
     scene.bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
     scene.delete(&["web"]).await;
     is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_rebuilt_with_addresses_of_each_other_are_members() {
+    let mut scene = Scene::new(BY_ADDRESS, 2).await;
+    scene.service("web", &[INTERNAL], port(80));
+    scene.ensure(&["web"]).await;
+    let at = |scene: &Scene, place: usize, name: &str, ip: &str| -> NodeRef {
+        let addresses = [NodeAddress::new(AddressType::InternalIp, ip)].into();
+        Node { name: name.into(), addresses, ..(*scene.nodes[place]).clone() }.into()
+    };
+    scene.nodes = vec![
+        at(&scene, 0, "pool000000", "10.240.0.9"),
+        at(&scene, 1, "pool000001", "10.240.0.4"),
+        // The node of one machine may be there under two names.
+        at(&scene, 1, "renamed", "10.240.0.4"),
+        at(&scene, 0, "renamed-too", "10.240.0.9"),
+    ];
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    let members = |scene: &Scene| -> Vec<(String, String)> {
+        let pool = items(&scene.object("loadBalancers", "kubernetes-internal"), "backendAddressPools")[0].clone();
+        let addresses = items(&pool, "loadBalancerBackendAddresses");
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        addresses.iter().map(|it| (text(&it["name"]), text(&it["properties"]["ipAddress"]))).collect()
+    };
+    let members = members(&scene);
+    let expected = [("pool000000", "10.240.0.4"), ("pool000000-10-240-0-9", "10.240.0.9")];
+    assert_eq!(members, expected.map(|(name, ip)| (name.to_owned(), ip.to_owned())));
+    let mark = scene.mark();
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    scene.bed.is_clean();
+}
+
+/// Whether the model of a scale set names a pool.
+fn names_pools(scene: &Scene) -> bool {
+    let sets = scene.bed.cloud.objects("Microsoft.Compute/virtualMachineScaleSets");
+    sets.iter().any(|set| set.to_string().contains("/backendAddressPools/"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_is_to_be_written_after_the_migration_is_so_whatever_comes_first() {
+    let outage = || Fault::Operation { status: 500, code: "InternalServerError".into(), message: "outage".into() };
+    for first in ["unread", "unlisted", "refused", "deletion", "failure"] {
+        let mut scene = Scene::with(Options { operation: Duration::ZERO, ..Options::default() }, "", 2).await;
+        scene.service("web", &[], port(80));
+        scene.service("other", &[], port(81));
+        scene.ensure(&["web", "other"]).await;
+        scene.reconfigure(BY_ADDRESS).await;
+        scene.call(&["web", "other"], ServiceAction::Ensure).await;
+        assert!(names_pools(&scene), "the model is written in the next call");
+        let once = |fault: Fault, action: &str| {
+            scene.bed.cloud.fault(Rule::every(fault).on("compute", action).window(0, 1));
+        };
+        match first {
+            "unread" => once(Fault::Deny, "virtualMachineScaleSets.get"),
+            "unlisted" => once(Fault::Deny, "virtualMachineScaleSetVMs.list"),
+            "failure" => once(outage(), "virtualMachineScaleSets.put"),
+            // The plan of the only Service of the call fails.
+            "refused" => {
+                scene.service("web", &[("azure-pip-name", "none")], port(80));
+                drop(scene.call(&["web"], ServiceAction::Ensure).await);
+                scene.service("web", &[], port(80));
+            }
+            _ => scene.delete(&["other"]).await,
+        }
+        drop(scene.settle(&["web"], ServiceAction::Ensure).await);
+        scene.ensure(&["web"]).await;
+        assert!(!names_pools(&scene), "{first}: Azure refuses each change of such a model");
+        scene.ensure(&["web"]).await;
+        let mark = scene.mark();
+        scene.ensure(&["web"]).await;
+        let calls = scene.bed.calls(mark);
+        assert_eq!(calls.len(), 3, "{first}: nothing of it is read any more: {calls:?}");
+        scene.bed.is_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_whose_write_fails_late_is_looked_at_again() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    let fault = Fault::Operation { status: 500, code: "InternalServerError".into(), message: "outage".into() };
+    scene.bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSets.put").window(0, 1));
+    scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err();
+    assert_eq!(external_members(&scene), 2, "nothing else shows that it is to be written");
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert!(scene.bed.calls(mark).contains(&"virtualMachineScaleSets.get".to_owned()));
+    assert!(names_pools(&scene), "new instances become members");
+    scene.bed.is_clean();
 }

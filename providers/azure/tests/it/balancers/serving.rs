@@ -1,5 +1,7 @@
 //! A Service that is served stays so: while it changes, and for as long as Azure refuses a part of the change.
 
+use std::time::Duration;
+
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
@@ -272,4 +274,36 @@ async fn only_a_change_that_admits_and_gives_up_costs_two_writes_of_the_security
     scene.delete(&["a"]).await;
     assert_eq!(rules(&scene, mark), ["loadBalancers", "networkSecurityGroups"]);
     scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_service_without_floating_ip_is_open_at_nodes_that_replace_all_others() {
+    for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+        let options = Options { operation: Duration::ZERO, ..Options::default() };
+        let mut scene = Scene::with(options, BY_ADDRESS, 4).await;
+        let new = scene.nodes.split_off(2);
+        scene.service("web", &WITHOUT_FLOATING_IP, port(80));
+        scene.ensure(&["web"]).await;
+        scene.service("web", &[WITHOUT_FLOATING_IP[0], ("azure-load-balancer-tcp-idle-timeout", "3")], port(80));
+        scene.nodes = new;
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        scene.bed.cluster.set_services(scene.services.values().cloned());
+        let answers = scene.call(&["web"], action).await;
+        assert_eq!(answers[0].result.is_err(), action == ServiceAction::Ensure);
+        let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
+        let members = items(&pool, "loadBalancerBackendAddresses");
+        let members: Vec<Value> = members.iter().map(|it| it["properties"]["ipAddress"].clone()).collect();
+        assert_eq!(members, ["10.240.0.6", "10.240.0.7"]);
+        let rules = items(&scene.object("networkSecurityGroups", "nsg"), "securityRules");
+        assert_eq!(rules.len(), 1, "{action:?}");
+        assert_eq!(rules[0]["properties"]["destinationAddressPrefixes"], json!(members), "{action:?}");
+        // Its members follow also while its rules cannot.
+        deny(&scene, "network", "networkSecurityGroups.get");
+        scene.nodes.pop();
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        assert!(scene.call(&["web"], action).await[0].result.is_err());
+        let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
+        assert_eq!(items(&pool, "loadBalancerBackendAddresses").len(), 1, "{action:?}");
+        scene.bed.is_clean();
+    }
 }

@@ -86,6 +86,27 @@ async fn a_load_balancer_to_which_no_node_belongs_gets_all_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_node_of_a_load_balancer_serves_beside_the_others_until_it_may_have_been_probed() {
+    let mut scene = Scene::new(&SEVERAL.replace("none", "pool"), 2).await;
+    scene.service("web0", &[on(CLUSTER)], port(80));
+    scene.service("web1", &[on("second")], port(81));
+    let names = ["web0", "web1"];
+    scene.ensure(&names).await;
+    let others = addresses(&scene);
+    assert_eq!(members(&scene, "second"), others, "no node is its own");
+    let set = scene.bed.uniform("other", 1);
+    scene.nodes.push(node_of(&set, 9, false));
+    scene.bed.cluster.set_nodes(scene.nodes.clone());
+    let answers = scene.call(&names, ServiceAction::UpdateHosts).await;
+    assert_eq!(members(&scene, "second"), [&others[..], &["10.240.0.13".to_owned()]].concat());
+    let again: Vec<_> = answers.iter().filter_map(|answer| answer.again).collect();
+    assert!(!again.is_empty() && again.iter().all(|delay| delay.as_secs() > 10), "{again:?}");
+    scene.done(&names, ServiceAction::UpdateHosts).await;
+    assert_eq!((members(&scene, CLUSTER), members(&scene, "second")), (others, vec!["10.240.0.13".to_owned()]));
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_joins_its_new_load_balancer_before_it_leaves_the_old_one() {
     let selecting = format!("{SEVERAL}  nodeSelector:\n    matchLabels:\n      pool: b\n");
     let mut scene = Scene::new(&selecting, 4).await;

@@ -329,3 +329,25 @@ fn objects_of_the_go_program_are_taken_over_without_a_write() {
     assert_eq!(world.pass(&[]), BTreeMap::new());
     assert_eq!(world.writes, [] as [String; 0]);
 }
+
+#[test]
+fn a_requested_address_is_known_in_any_notation() {
+    let ipv6 = json!({"ipFamilies": ["IPv6"]});
+    let mut world = World::new();
+    let internal = [("azure-load-balancer-internal", "true"), ("azure-load-balancer-ipv6", "FD00:0:0::5")];
+    world.service("inner", &internal, ipv6.clone());
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    let frontends = json::items_mut(world.balancer_mut("kubernetes-internal"), "frontendIPConfigurations");
+    frontends[0]["properties"]["privateIPAddress"] = json!("fd00::5");
+    world.settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+    world.settle(&["inner"]);
+    // Of a public one too, and for another Service at the same address.
+    world.service("web", &[], ipv6).settle(&[]);
+    let ip = world.status("web")[0].clone();
+    let requested = ip.replace("::", ":0:0::");
+    assert_ne!(requested, ip);
+    let shared = json!({"ipFamilies": ["IPv6"], "ports": port(81)["ports"]});
+    world.service("api", &[("azure-load-balancer-ipv6", &requested)], shared).settle(&[]);
+    assert_eq!(world.status("api"), [ip]);
+}

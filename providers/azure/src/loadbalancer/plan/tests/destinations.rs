@@ -109,3 +109,27 @@ fn a_port_of_a_service_leaves_destinations_that_another_one_keeps() {
     world.pass_of_one("web", ServiceAction::Delete);
     assert_eq!(ports(&world, "10.0.0.0/16"), [json!("30081")]);
 }
+
+#[test]
+fn while_a_service_is_refused_nodes_that_replace_all_others_are_its_destinations() {
+    let nodes = ("azure-disable-load-balancer-floating-ip", "true");
+    let timeout = ("azure-load-balancer-tcp-idle-timeout", "3");
+    for (action, annotations, spec) in [
+        (ServiceAction::UpdateHosts, &[nodes, timeout][..], json!({})),
+        (ServiceAction::UpdateHosts, &[timeout], port(81)),
+        (ServiceAction::Ensure, &[nodes, ("azure-pip-name", "gone")], json!({})),
+    ] {
+        let mut world = World::new();
+        world.service("web", &[nodes], json!({})).service("other", &[], port(443)).settle(&[]);
+        world.service("web", annotations, spec);
+        world.nodes = vec![node(3), node(4)];
+        let errors = world.pass_of(&[], action);
+        assert_eq!(errors.contains_key("web"), action == ServiceAction::Ensure, "{errors:?}");
+        let of_web = |rule: &&Value| rule["properties"]["destinationPortRanges"] == json!(["30080"]);
+        let to = |rule: &Value| rule["properties"]["destinationAddressPrefixes"].clone();
+        let destinations: Vec<Value> = world.rules().iter().filter(of_web).map(to).collect();
+        assert_eq!(destinations, [json!(["10.0.0.3", "10.0.0.4"])], "{annotations:?}");
+        world.pass_of(&[], action);
+        assert_eq!(world.writes, [] as [String; 0], "{annotations:?}");
+    }
+}

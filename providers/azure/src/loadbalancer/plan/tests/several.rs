@@ -368,3 +368,27 @@ fn a_service_moves_to_a_load_balancer_that_has_no_frontend() {
     assert_eq!(json::items(world.balancer("lb2"), "frontendIPConfigurations").len(), 1);
     assert_eq!(world.status("a"), before);
 }
+
+#[test]
+fn the_first_node_of_a_load_balancer_is_probed_before_it_serves_alone() {
+    let mut world = several(&["kubernetes", "lb2"]);
+    world.env.several[0].primary_set = "set".into();
+    world.env.several[1].nodes = selector("pool", "b");
+    world.service("a", &[], port(81)).service("b", &[], port(82)).settle(&[]);
+    assert_eq!(nodes_of(&world, "lb2"), ["node-1", "node-2"], "one without nodes of its own has all");
+    world.env.several[0].primary_set = "none".into();
+    world.nodes.push(node(3));
+    let mut first = (*node(4)).clone();
+    first.labels = [("pool", "b")].into_iter().collect();
+    world.nodes.push(first.into());
+    world.nodes.remove(0);
+    world.env.several[0].nodes = selector("pool", "a");
+    for node in &mut world.nodes[..2] {
+        Arc::make_mut(node).labels = [("pool", "a")].into_iter().collect();
+    }
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(nodes_of(&world, "lb2"), ["node-2", "node-4"], "only those that are gone have left");
+    world.settle(&[]);
+    assert_eq!(nodes_of(&world, "kubernetes"), ["node-2", "node-3"]);
+    assert_eq!(nodes_of(&world, "lb2"), ["node-4"]);
+}
