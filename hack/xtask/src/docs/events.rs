@@ -27,7 +27,8 @@ const SOURCES: &[&str] = &[
 /// Words of the same form there: kinds of objects, fields, values, calls.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
-    "Address", "All", "AllocationIdNotFound", "Allow", "Azure", "BackendService", "Basic", "CertificateNotFound",
+    "Address", "All", "AllocationIdNotFound", "Allow", "Azure", "BackendService", "Basic", "CannotBeDeleted",
+    "CertificateNotFound",
     "ClientIP", "ClientIp", "CloudAllocator", "Cluster", "ClusterIP", "CreateRoutes", "Default", "DeleteRoutes",
     "Deleting", "Deny", "Disabled", "DnsRecordInUse", "DoesNotExist", "Dynamic", "Election", "ExternalName", "Failed",
     "False", "Firewall", "Flexible", "FloatingIP", "ForwardingRule", "GetLabelsForVolume", "GetLoadBalancer",
