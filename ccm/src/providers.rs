@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use ccm_controllers::route;
 use ccm_kit::document::did_you_mean;
 use ccm_provider::{
     CloudConfig, CloudProvider, ConfigSource, FlagValues, ProviderFactory, Registry, RegistryError, SecretKey,
@@ -52,11 +53,16 @@ impl Configuration {
     /// There is no such provider; exit code 255.
     pub fn of(registry: &Registry, options: &Options, client: &Client) -> Result<Self, Failure> {
         let factory = registry.choose(&options.cloud_provider, &OPTIONAL).map_err(|error| fatal(&error))?;
+        let mut values = options.values.clone();
+        // Without its controller nobody makes routes: the provider must not say what they need.
+        if !options.switched_on().any(|controller| controller.name == route::NAME) {
+            values.insert("configure-cloud-routes", vec!["false".to_owned()], true);
+        }
         Ok(Self {
             factory: factory.clone(),
             source: factory.config_source(&options.values),
             file: options.cloud_config.clone(),
-            values: options.values.clone(),
+            values,
             allow_untagged: options.allow_untagged_cloud,
             client: client.clone(),
         })
@@ -152,7 +158,28 @@ fn value(answer: &[u8], key: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use ccm_runtime::Metrics;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_provider_makes_no_routes_without_the_controller_of_routes() {
+        let mut registry = Registry::new();
+        registry.register(Arc::new(ccm_provider_fake::Factory)).unwrap();
+        let client = Client::without_server("a test", Metrics::new());
+        for (flag, expected) in [
+            ("--v=0", true),
+            ("--configure-cloud-routes=false", false),
+            ("--controllers=*,-node-route-controller", false),
+            ("--controllers=*,-route", false),
+            ("--controllers=service", false),
+            ("--controllers=route", true),
+        ] {
+            let options = Options::from_args(["--cloud-provider=fake", flag]).unwrap();
+            let values = Configuration::of(&registry, &options, &client).unwrap().values;
+            assert_eq!(values.bool("configure-cloud-routes"), expected, "{flag}");
+        }
+    }
 
     #[test]
     fn errors_of_a_secret_do_not_contain_its_values() {

@@ -54,7 +54,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if call.values.bool(PRE.name) {
             return (migrate_check::COMMAND.run)(call).await;
         }
-        let granted = Granted::read(&call.values.list(migrate_check::RBAC.name))?;
+        let granted = Granted::read(&call.values)?;
         let checks = {
             let progress = Progress::at("reading the flags");
             match World::open(&call, &progress).await {

@@ -45,6 +45,11 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
 }
 
 impl Previewed {
+    /// Whether an object whose subject begins like this could not be planned.
+    pub(super) fn lacks(&self, kind: &str) -> bool {
+        self.unplanned.iter().any(|unplanned| unplanned.subject.starts_with(kind))
+    }
+
     /// Keeps only the results within the scope: a controller may have planned more.
     pub(super) fn within(mut self, scope: &Scope) -> Self {
         let concerns = |subject: &str| concerns(scope, subject);

@@ -31,6 +31,7 @@ pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
         }
         Kind::Ip => ip(text),
         Kind::List => csv(text),
+        Kind::Pairs => pairs(text),
         Kind::Ints => text.split(',').map(|item| Ok(parse_int32(item)?.to_string())).collect(),
         Kind::Switches => switches(text),
         Kind::Quantity => {
@@ -45,13 +46,18 @@ pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
 
 /// Whether a repeated flag of this kind keeps its earlier values.
 pub(crate) fn adds_up(kind: Kind) -> bool {
-    matches!(kind, Kind::List | Kind::Ints | Kind::Repeated | Kind::CertKey | Kind::Switches | Kind::Vmodule)
+    matches!(
+        kind,
+        Kind::List | Kind::Pairs | Kind::Ints | Kind::Repeated | Kind::CertKey | Kind::Switches | Kind::Vmodule
+    )
 }
 
 /// The value in the log, as printed by the Go program.
 pub(crate) fn display(kind: Kind, values: &[String]) -> String {
     match kind {
-        Kind::List => format!("[{}]", values.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(",")),
+        Kind::List | Kind::Pairs => {
+            format!("[{}]", values.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(","))
+        }
         Kind::Ints => format!("[{}]", values.join(",")),
         Kind::Repeated | Kind::CertKey => format!("[{}]", values.join(";")),
         Kind::Switches => {
@@ -121,6 +127,15 @@ fn ip(text: &str) -> Result<Vec<String>, String> {
     }
     let address: IpAddr = trimmed.parse().map_err(|_| format!("failed to parse IP: {trimmed:?}"))?;
     Ok(vec![address.to_string()])
+}
+
+/// One pair is no list: its value may have commas.
+fn pairs(text: &str) -> Result<Vec<String>, String> {
+    match text.matches('=').count() {
+        0 if !text.is_empty() => Err(format!("{text} must be formatted as key=value")),
+        1 => Ok(vec![text.trim_matches('"').to_owned()]),
+        _ => csv(text),
+    }
 }
 
 /// One line of comma-separated values, in which quotes protect commas.
@@ -226,6 +241,9 @@ mod tests {
             (Kind::List, "a,\"b,c\",", "[a,\"b,c\",]"),
             (Kind::List, "*,-route", "[*,-route]"),
             (Kind::List, "\"a\"\"b\"", "[\"a\"\"b\"]"),
+            (Kind::Pairs, "a=b,c=d,\"e=f,g\"", "[a=b,c=d,\"e=f,g\"]"),
+            (Kind::Pairs, "owners=alice,bob", "[\"owners=alice,bob\"]"),
+            (Kind::Pairs, "\"owner=x\"", "[owner=x]"),
             (Kind::Ints, "23,0x18", "[23,24]"),
             (Kind::CertKey, "a,b:x,y", "[a,b:x,y]"),
             (Kind::Switches, " B=0, A=true,,", "A=true,B=false"),
@@ -258,6 +276,7 @@ mod tests {
             (Kind::Ip, "x", "failed to parse IP: \"x\""),
             (Kind::List, "\"a", "parse error on line 1, column 3: extraneous or missing \" in quoted-field"),
             (Kind::List, "a\"b", "parse error on line 1, column 2: bare \" in non-quoted-field"),
+            (Kind::Pairs, "a", "a must be formatted as key=value"),
             (Kind::Ints, "a", "strconv.ParseInt: parsing \"a\": invalid syntax"),
             (Kind::CertKey, "x", "expected comma separated certificate and key file paths"),
             (Kind::CertKey, "a,b:", "empty names list is not allowed"),

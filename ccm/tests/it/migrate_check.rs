@@ -218,6 +218,24 @@ mod real_apiserver {
     }
 
     #[tokio::test]
+    async fn the_user_of_a_kubeconfig_must_be_named() {
+        let Some(scene) = scene("").await else { return };
+        create_node(&scene.bed, "good", json!({"providerID": "fake://good"})).await;
+        let args = [
+            "--cloud-provider=fake",
+            "--configure-cloud-routes=false",
+            "--cloud-config=/etc/cloud.yaml",
+            "--kubeconfig=/etc/kubernetes/ccm.conf",
+        ];
+        scene.pod("aws-ccm", aws(&args, &json!([taint()]))).await;
+        assert_eq!(found(&scene.check(&["-o", "json"])), ["warning rbac"], "nothing is granted to anybody");
+        let named = ["-o", "json", "--account=system:cloud-controller-manager"];
+        assert!(found(&scene.check(&named)).contains(&"error rbac nodes".to_owned()));
+        bind(&scene.bed, "cluster-admin", "User", "system:cloud-controller-manager").await;
+        assert_eq!(found(&scene.check(&named)), [""; 0]);
+    }
+
+    #[tokio::test]
     async fn each_missing_permission_is_one_warning_with_the_permission_to_grant() {
         let Some(scene) = scene("").await else { return };
         let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();

@@ -15,7 +15,7 @@ use crate::permission::SYSTEM_NAMESPACE;
 
 /// The account with which cloud-provider-gcp, the only Go program with ConfigMaps of its own, creates them: its roles may
 /// grant that to no other.
-const ACCOUNT: &str = "cloud-provider";
+pub const ACCOUNT: &str = "cloud-provider";
 
 /// Reads through the client of a gate, and writes through the gate.
 #[derive(Clone)]

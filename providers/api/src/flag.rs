@@ -30,6 +30,8 @@ pub enum Kind {
     List,
     /// Comma-separated integers; a repeated flag appends.
     Ints,
+    /// `key=value,…`; the value of a single pair may contain commas. A repeated flag adds.
+    Pairs,
     /// Texts that may contain commas, one per occurrence of the flag.
     Repeated,
     /// `certificate,key` or `certificate,key:name,…`, one per occurrence of the flag.
@@ -59,6 +61,7 @@ impl Kind {
             Self::Ip => "ip",
             Self::List => "strings",
             Self::Ints => "int32Slice",
+            Self::Pairs => "stringToString",
             Self::Repeated => "stringArray",
             Self::CertKey => "namedCertKey",
             Self::Switches => "mapStringBool",

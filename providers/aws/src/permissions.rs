@@ -17,7 +17,7 @@ const ANY: &[&str] = &["*"];
 pub(crate) const NODE: &str = "node.json";
 pub(crate) const LOAD_BALANCER: &str = "load-balancer.json";
 pub(crate) const ROUTE: &str = "route.json";
-const TAGGING: &str = "tagging.json";
+pub(crate) const TAGGING: &str = "tagging.json";
 const VOLUME: &str = "volume.json";
 
 #[derive(Debug, Clone, Copy)]

@@ -106,6 +106,7 @@ impl Aws {
             settings,
             routes: route_settings(&start),
             makes_routes: !flags.given("configure-cloud-routes") || flags.bool("configure-cloud-routes"),
+            tags_instances: flags.list("controllers").iter().any(|name| name == tagging::SPEC.name),
             cluster: cluster.clone(),
         };
         let (routes, volumes, inspector) = (Arc::new(routes), Arc::new(volumes), Arc::new(inspector));

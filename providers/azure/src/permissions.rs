@@ -118,7 +118,8 @@ pub(crate) struct Used {
     pub(crate) pools: PoolKind,
     pub(crate) prefixes: bool,
     pub(crate) private_links: bool,
-    /// Internal load balancers.
+    /// External load balancers, and internal ones.
+    pub(crate) public: bool,
     pub(crate) subnets: bool,
 }
 
@@ -146,6 +147,7 @@ impl Used {
             _ if kind.starts_with("virtualMachines/") => self.machines,
             _ if kind.starts_with("networkInterfaces/") => self.machines && (by_interface || !is_write),
             _ if kind.starts_with("publicIPPrefixes/") => self.prefixes,
+            _ if kind.starts_with("publicIPAddresses/") => self.public || !is_write,
             "virtualNetworks/subnets/read" => self.subnets || self.private_links,
             _ if kind.starts_with("privateLinkServices/") || kind.starts_with("virtualNetworks/") => self.private_links,
             _ if kind.starts_with("loadBalancers/backendAddressPools/")

@@ -1,11 +1,21 @@
 //! Flags of this provider, on top of the program's.
 
-use ccm_provider::ProviderError;
 use ccm_provider::address::parse_cidr;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
+use ccm_provider::{ProviderError, ServiceControllerSpec};
 use ipnet::IpNet;
 
+use crate::ownership::CLASSES;
 use crate::start::invalid;
+
+/// The service controllers of this provider, for `--controllers`.
+pub const SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
+    name: "gke-service-lb-controller",
+    aliases: &["gke-service"],
+    client_name: "gke-service-controller",
+    classes: &CLASSES,
+    metrics_prefix: "gke",
+}];
 
 const SECTION: &str = "GCE Cloud Provider";
 const MULTI_PROJECT: &str = "enable-multi-project";
@@ -99,6 +109,8 @@ pub(crate) struct Options {
     pub(crate) deny_cleanup: bool,
     pub(crate) discrete_ports: bool,
     pub(crate) taint_stopped: bool,
+    /// Whether `--controllers` names the controller for Services of our classes.
+    pub(crate) serves_classes: bool,
     /// Has no effect, except on a metric.
     pub(crate) fine_lock: bool,
     /// The source ranges of health checks.
@@ -108,6 +120,8 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn read(flags: &FlagValues) -> Result<Self, ProviderError> {
+        let is_of_classes =
+            |name: &String| SERVICE_CONTROLLERS.iter().any(|it| it.name == name || it.aliases.contains(&&**name));
         let options = Self {
             multi_project: flags.bool(MULTI_PROJECT) && !flags.bool(TENANTS),
             rbs_default: flags.bool(RBS_DEFAULT),
@@ -116,6 +130,7 @@ impl Options {
             deny_cleanup: flags.bool(DENY_CLEANUP),
             discrete_ports: flags.bool(DISCRETE_PORTS),
             taint_stopped: flags.bool(TAINT_STOPPED),
+            serves_classes: flags.list("controllers").iter().any(is_of_classes),
             fine_lock: flags.bool(FINE_LOCK),
             l4_ranges: ipv4(ranges(flags, L4_RANGES, L4_DEFAULT)?)?,
             l7_ranges: ranges(flags, L7_RANGES, L7_DEFAULT)?,

@@ -21,8 +21,9 @@ mod shared;
 mod start;
 
 pub use extras::volumes::VOLUME_SOURCES;
+pub use flags::SERVICE_CONTROLLERS;
 pub use permissions::custom_roles;
-pub use provider::{CONFIG_MAPS, Factory, SERVICE_CONTROLLERS};
+pub use provider::{CONFIG_MAPS, Factory};
 
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {

@@ -114,7 +114,7 @@ const LOAD_BALANCER_NETWORK: Role = Role {
         OPERATION_WAIT,
         PROJECT_GET,
     ],
-    besides: &["compute.networks.updatePolicy", "compute.networks.use", "compute.subnetworks.use"],
+    besides: &["compute.networks.updatePolicy", "compute.networks.use", SUBNETWORK_USE],
 };
 
 const ROUTE: Role = Role {
@@ -166,6 +166,41 @@ pub(crate) const OPTIONAL_IN_HOST: &[&str] = &[
 ];
 pub(crate) const BY_ADMINISTRATORS: &str = "an event has the command for an administrator of the network";
 
+/// What the cluster uses, by its Services and configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    pub(crate) routes: bool,
+    pub(crate) external: bool,
+    pub(crate) internal: bool,
+    /// Internal load balancers of another controller, unless there is one that was made here: it is looked for.
+    pub(crate) looked_for: bool,
+    /// Whether the instance groups are managed here.
+    pub(crate) groups: bool,
+    /// Whether new internal load balancers get an address of a subnetwork.
+    pub(crate) subnetworks: bool,
+    /// Why it is not known whether the subnetworks grant their use.
+    pub(crate) doubt: Option<String>,
+}
+
+/// The permission for addresses of a subnetwork. Roles are often granted on the subnetwork alone.
+pub(crate) const SUBNETWORK_USE: &str = "compute.subnetworks.use";
+
+impl Used {
+    fn needs(&self, permission: &str) -> bool {
+        let is_read = permission.ends_with(".get") || permission.ends_with(".list");
+        let internal = self.internal || self.looked_for && is_read;
+        let mut words = permission.split('.').skip(1);
+        match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
+            ("targetPools" | "httpHealthChecks", _) | ("addresses", "use") => self.external,
+            ("addresses", "createInternal" | "deleteInternal" | "useInternal") => internal,
+            ("instanceGroups", "list" | "use") | ("regionBackendServices" | "healthChecks", _) => internal,
+            ("instanceGroups", _) => internal && self.groups,
+            ("subnetworks", "use") => self.subnetworks,
+            _ => self.external || internal,
+        }
+    }
+}
+
 /// All roles.
 pub(crate) const ROLES: &[Role] = &[NODE, LOAD_BALANCER, LOAD_BALANCER_NETWORK, ROUTE, VOLUME];
 
@@ -184,13 +219,13 @@ impl Role {
         self.name == ROUTE.name
     }
 
-    /// Whether work of this kind is there to do.
-    pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
+    /// Whether work of the cluster fails without a permission, as far as it is seen.
+    pub(crate) fn needs(&self, permission: &str, used: &Used) -> bool {
         match self.name {
             name if name == NODE.name => true,
-            _ if self.is_of_routes() => makes_routes,
+            _ if self.is_of_routes() => used.routes,
             // Nothing shows which volumes there are.
-            name => name != VOLUME.name && has_services,
+            name => name != VOLUME.name && used.needs(permission),
         }
     }
 
@@ -247,8 +282,8 @@ pub(crate) fn reference() -> String {
 mod tests {
     use super::*;
 
-    /// Operations that need no permission.
-    const NONE: &[Operation] = &[PERMISSIONS_TEST];
+    /// The operations of `migrate-check` alone.
+    const NONE: &[Operation] = &[PERMISSIONS_TEST, SUBNETWORK_TEST];
 
     #[test]
     fn every_operation_is_in_a_role_for_its_project() {

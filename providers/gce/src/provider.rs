@@ -24,7 +24,7 @@ use crate::client::metrics::caller;
 use crate::client::session::Session;
 use crate::extras::balancer_metrics::BalancerMetrics;
 use crate::extras::volumes::PersistentDisks;
-use crate::flags::{self, FLAGS, Options, user_agent};
+use crate::flags::{self, FLAGS, Options, SERVICE_CONTROLLERS, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::env::{self, Env};
@@ -33,7 +33,6 @@ use crate::loadbalancer::{Balancers, InTurn};
 use crate::node::instances::{self, GceInstances, GcePodRanges};
 use crate::node::network::Network;
 use crate::node::zones::Zones;
-use crate::ownership::CLASSES;
 use crate::routes::{GceRoutes, NetworkRoutes};
 use crate::shared::Shared;
 use crate::start::cluster_id::{self, ClusterId};
@@ -45,15 +44,6 @@ const LOCATE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The ConfigMaps that this provider reads and creates.
 pub const CONFIG_MAPS: [ConfigMapSpec; 1] = [cluster_id::UID];
-
-/// The service controllers of this provider.
-pub const SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
-    name: "gke-service-lb-controller",
-    aliases: &["gke-service"],
-    client_name: "gke-service-controller",
-    classes: &CLASSES,
-    metrics_prefix: "gke",
-}];
 
 /// Builds the provider for `--cloud-provider=gce`.
 #[derive(Debug, Clone, Default)]

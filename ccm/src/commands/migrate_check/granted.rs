@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use ccm_provider::flag::FlagValues;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::RBAC;
 use super::pods;
-use super::rbac::{AUTHENTICATION, Question, service_account};
+use super::rbac::{AUTHENTICATION, Question, groups, service_account};
 use super::running::Found;
-use crate::commands::lint;
+use crate::commands::{kubeconfig, lint};
 use crate::exit::Failure;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -18,6 +20,8 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// Roles and their bindings.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
+    /// That of objects without one.
+    namespace: String,
     /// By namespace, empty for a ClusterRole, and name.
     roles: BTreeMap<(String, String), Vec<Rule>>,
     bindings: Vec<Binding>,
@@ -79,19 +83,19 @@ struct RoleRef {
 }
 
 impl Granted {
-    /// Reads files, folders, and `-` for stdin.
+    /// Reads the files, folders, and `-` for stdin, of `--rbac`.
     ///
     /// # Errors
     ///
     /// A file cannot be read or is no YAML or JSON.
-    pub(crate) fn read(words: &[String]) -> Result<Self, Failure> {
-        let words: Vec<String> = words.iter().filter(|word| !word.is_empty()).cloned().collect();
+    pub(crate) fn read(values: &FlagValues) -> Result<Self, Failure> {
+        let words: Vec<String> = values.list(RBAC.name).into_iter().filter(|word| !word.is_empty()).collect();
         let documents = lint::documents(&words).map_err(|error| Failure::error(format!("--rbac: {error}")))?;
-        Ok(Self::of(documents))
+        Ok(Self::of(documents, kubeconfig::namespace(values)))
     }
 
     /// The roles and bindings among objects; other objects, and objects with fields of a wrong type, grant nothing.
-    pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Self {
+    pub(super) fn of(documents: impl IntoIterator<Item = Value>, namespace: String) -> Self {
         // Every cluster has this role.
         let reader = Rule {
             api_groups: vec![String::new()],
@@ -100,7 +104,7 @@ impl Granted {
             verbs: ["get", "list", "watch"].map(str::to_owned).to_vec(),
         };
         let key = (SYSTEM_NAMESPACE.to_owned(), "extension-apiserver-authentication-reader".to_owned());
-        let mut all = Self { roles: BTreeMap::from([(key, vec![reader])]), ..Self::default() };
+        let mut all = Self { namespace, roles: BTreeMap::from([(key, vec![reader])]), ..Self::default() };
         documents.into_iter().for_each(|document| all.add(document));
         all.account = pods::account(&std::mem::take(&mut all.workloads).finish());
         all
@@ -112,15 +116,15 @@ impl Granted {
         match (&*kind, api_version.split('/').next() == Some(GROUP)) {
             ("List", _) => items.into_iter().for_each(|item| self.add(item)),
             ("ClusterRole", true) => drop(self.roles.insert((String::new(), metadata.name), rules)),
-            ("Role", true) => drop(self.roles.insert((metadata.namespace, metadata.name), rules)),
+            ("Role", true) => drop(self.roles.insert((self.place(metadata.namespace), metadata.name), rules)),
             // The API server refuses a Role in a ClusterRoleBinding.
             ("ClusterRoleBinding", true) if role_ref.kind != "ClusterRole" => {}
             ("ClusterRoleBinding" | "RoleBinding", true) => {
-                let namespace = if kind == "RoleBinding" { metadata.namespace } else { String::new() };
+                let namespace = if kind == "RoleBinding" { self.place(metadata.namespace) } else { String::new() };
                 let of_role = if role_ref.kind == "Role" { namespace.clone() } else { String::new() };
                 self.bindings.push(Binding { namespace, role: (of_role, role_ref.name), subjects });
             }
-            // Without a namespace it gets that of kubectl's context.
+            // Without a namespace it gets that of kubectl or helm: another account may be the one of the program.
             ("DaemonSet" | "Deployment", _) if !metadata.namespace.is_empty() => {
                 let Metadata { name, namespace } = metadata;
                 let pod =
@@ -131,6 +135,11 @@ impl Granted {
             }
             _ => {}
         }
+    }
+
+    /// The namespace that kubectl gives to an object of a namespace.
+    fn place(&self, namespace: String) -> String {
+        if namespace.is_empty() { self.namespace.clone() } else { namespace }
     }
 
     /// Whether these roles grant it.
@@ -147,9 +156,7 @@ impl Subject {
     fn is(&self, account: &str) -> bool {
         match (&*self.kind, service_account(account)) {
             ("ServiceAccount", Some((namespace, name))) => self.name == name && self.namespace == namespace,
-            ("Group", Some((namespace, _))) => {
-                self.name == "system:serviceaccounts" || self.name == format!("system:serviceaccounts:{namespace}")
-            }
+            ("Group", _) => groups(account).contains(&self.name),
             ("User", _) => self.name == account,
             _ => false,
         }

@@ -169,7 +169,7 @@ fn source(path: &str, pod: &Pod, container: &Container) -> Option<Source> {
 
 async fn config(client: &Client, found: &Installed, path: &str) -> Result<CloudConfig, Failure> {
     let namespace = &*found.pod.metadata.namespace;
-    let fix = "add --cloud-config=FILE with the same content, or --in-cluster";
+    let fix = "add --cloud-config=FILE with the same content, or, once this program runs there, --in-cluster";
     let fail = |reason: String| {
         let pod = &found.pod.metadata.name;
         Failure::error(format!("the configuration {path} of pod {namespace}/{pod}: {reason}; {fix}"))

@@ -24,11 +24,13 @@ use std::fmt::Write as _;
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::{Aspects, Check, Lookup, NodeRef, Service, Severity};
+use ccm_provider::{Aspects, Check, ConfigMapSpec, Lookup, NodeRef, Service, Severity};
+use ccm_runtime::Client;
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 pub(super) use self::granted::Granted;
@@ -48,14 +50,14 @@ pub(super) const ACCOUNT: Flag = Flag::new(
     "account",
     Kind::Text,
     "",
-    "The account whose permissions are checked. By default that of the workload in the files of --rbac, else of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
+    "The account whose permissions are checked. By default that of the workload in the files of --rbac, else of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager. The user of a kubeconfig must be named.",
 );
 pub(super) const RBAC: Flag = Flag::new(
     SECTION,
     "rbac",
     Kind::Repeated,
     "",
-    "A file or folder with manifests that will be applied, or - for stdin: what their roles grant counts as granted, and the account of their workload is checked.",
+    "A file or folder with manifests that will be applied, or - for stdin: what their roles grant counts as granted, and the account of their workload is checked. Roles and bindings without a namespace are in that of -n or of the context.",
 );
 /// The finding of the providers about what a Service would get.
 const LOAD_BALANCERS: &str = "load-balancers";
@@ -95,7 +97,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if !call.words.is_empty() {
             return Err(Failure::error(format!("migrate-check takes no arguments, got {:?}", call.words.join(" "))));
         }
-        let granted = Granted::read(&call.values.list(RBAC.name))?;
+        let granted = Granted::read(&call.values)?;
         let checks = {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
@@ -197,7 +199,8 @@ fn once(mut ours: Vec<Check>, mut theirs: Vec<Check>) -> Vec<Check> {
     ours
 }
 
-/// The account of `--account`, that of the program in the files of `--rbac`, or that of the one that runs.
+/// The account of `--account`, that of the program in the files of `--rbac`, or that of the one that runs. Empty for the
+/// user of a kubeconfig.
 fn account(call: &Call, granted: &Granted, running: &[running::Running]) -> String {
     let named = Some(call.values.text(ACCOUNT.name)).filter(|named| !named.is_empty());
     let account = named.or_else(|| granted.account.clone()).or_else(|| pods::account(running));
@@ -234,7 +237,7 @@ async fn rights(
 ) -> Vec<Check> {
     let factory = call.registry.get(world.provider.name());
     let provider = rbac::Provider {
-        config_maps: factory.map(|factory| factory.config_maps()).unwrap_or_default(),
+        config_maps: stored(&world.client, factory.map(|factory| factory.config_maps()).unwrap_or_default()).await,
         secret: factory.and_then(|factory| factory.config_source(&call.values).secret),
         related: world.provider.load_balancer().map(|balancers| balancers.related()).unwrap_or_default(),
     };
@@ -252,6 +255,16 @@ async fn rights(
             vec![Check::warning("rbac", "", text, fix)]
         }
     }
+}
+
+/// The ConfigMaps, and whether each is there, if the user of this command may see that.
+async fn stored(client: &Client, specs: &'static [ConfigMapSpec]) -> Vec<(&'static ConfigMapSpec, Option<bool>)> {
+    join_all(specs.iter().map(async |spec| {
+        let collection = format!("/api/v1/namespaces/{}/configmaps", spec.namespace);
+        let found = client.read_named::<IgnoredAny>(&collection, spec.name).await;
+        (spec, found.ok().map(|found| found.is_some()))
+    }))
+    .await
 }
 
 async fn cloud(world: &World) -> Vec<Check> {

@@ -41,7 +41,7 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
     }
     checks.extend(all_foreign(seen));
     checks.extend(planned(&seen.previewed.plans));
-    if checks.is_empty() {
+    if checks.is_empty() && !seen.previewed.lacks("node ") {
         checks.push(Check::good("nodes", "", format!("nodes that stay as they are: {}", seen.nodes.len())));
     }
     checks
@@ -76,8 +76,8 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
         // Its initialization is reported with the other writes.
         let initialized = seen.previewed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
-        let fix = "see ccm explain node/NAME";
-        return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix.into()));
+        let fix = || format!("if no other finding says why: ccm explain node/{}", node.name).into();
+        return (!initialized).then(|| (Severity::Error, "node-uninitialized", text.into(), fix()));
     }
     if node.provider_id.is_some() {
         return None;
@@ -122,7 +122,9 @@ fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Ki
             let text =
                 format!("unknown whether its instance exists, so that it is left alone: {error} ({})", class.as_str());
             let fix: Cow<'static, str> = match class {
-                ErrorClass::NotFound | ErrorClass::Unknown => find.into(),
+                ErrorClass::NotFound => find.into(),
+                // It may be about credentials, the region or the network: nothing says that the machine is gone.
+                ErrorClass::Unknown => "do what the message says; until then nothing is deleted".into(),
                 class => class.remediation().into(),
             };
             Some((Severity::Error, INSTANCE, text, fix))

@@ -29,10 +29,12 @@ pub(super) fn checks(running: &[Running], account: &str, program: &Program) -> V
     cloud.flat_map(|running| of_cloud_controller(running, account, program)).collect()
 }
 
-/// The account of the cloud-controller-manager that runs now; `None` if there is none, or several.
+/// The account of the cloud-controller-manager that runs now, empty for the user of a kubeconfig; `None` if there is
+/// none, or several.
 pub(super) fn account(running: &[Running]) -> Option<String> {
     let cloud = running.iter().filter(|running| running.component == Component::CloudControllerManager);
-    let mut accounts: Vec<String> = cloud.filter_map(Running::service_account).collect();
+    let of = |running: &Running| if running.has_kubeconfig() { Some(String::new()) } else { running.service_account() };
+    let mut accounts: Vec<String> = cloud.filter_map(of).collect();
     accounts.sort();
     accounts.dedup();
     accounts.pop().filter(|_| accounts.is_empty())

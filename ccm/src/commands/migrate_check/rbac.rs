@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_controllers::service;
 use ccm_provider::{Check, ConfigMapSpec, Related, SecretKey};
 use ccm_runtime::client::{ApiError, Call};
+use ccm_runtime::config_maps;
 use ccm_runtime::permission::{
     DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MAKE_ACCOUNTS, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
     account as account_of,
@@ -29,6 +30,7 @@ pub(super) const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
+    /// Empty if only a kubeconfig names it.
     pub(super) account: String,
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
@@ -42,6 +44,8 @@ struct Need {
     verbs: BTreeMap<&'static str, Use>,
     /// Whether an enabled feature fails without it.
     vital: bool,
+    /// Another account that may have it instead.
+    instead: Option<String>,
 }
 
 /// The purpose of a verb.
@@ -62,7 +66,8 @@ pub(super) struct Question {
 /// What the provider needs from the API server.
 #[derive(Debug, Default)]
 pub(super) struct Provider {
-    pub(super) config_maps: &'static [ConfigMapSpec],
+    /// With whether it is there; `None`: the user of this command may not see that.
+    pub(super) config_maps: Vec<(&'static ConfigMapSpec, Option<bool>)>,
     /// The Secret with its configuration.
     pub(super) secret: Option<SecretKey>,
     /// The objects that its load balancers depend on.
@@ -77,12 +82,21 @@ pub(super) struct Answers {
     pub(super) about_us: Option<String>,
 }
 
+impl Right {
+    /// The same of another account.
+    fn of(&self, account: &str) -> Self {
+        Self { account: account.to_owned(), ..self.clone() }
+    }
+}
+
 impl Need {
     /// Whether something fails, or is missing, because this is refused.
     fn is_missed(&self, refused: &Question, answers: &Answers) -> bool {
         let Some(of_verb) = self.verbs.get(refused.verb) else { return false };
-        let serves = |verb| answers.granted.get(&Question { verb, ..refused.clone() }).copied().unwrap_or_default();
-        !of_verb.or.is_some_and(|verb| verb.is_empty() || serves(verb))
+        let is_granted = |question| answers.granted.get(&question).copied().unwrap_or_default();
+        let serves = |verb| is_granted(Question { verb, ..refused.clone() });
+        let has = |account: &String| is_granted(Question { right: refused.right.of(account), ..refused.clone() });
+        !of_verb.or.is_some_and(|verb| verb.is_empty() || serves(verb)) && !self.instead.as_ref().is_some_and(has)
     }
 }
 
@@ -102,7 +116,7 @@ impl Needs {
         (namespace, names): (Option<String>, Vec<String>),
         permission: &Permission,
         vital: bool,
-    ) {
+    ) -> &mut Need {
         let &Permission { group, resource, verbs, why, or, .. } = permission;
         let right = Right { account: account.to_owned(), group, resource, names, namespace };
         let need = self.0.entry(right).or_default();
@@ -112,12 +126,17 @@ impl Needs {
             of_verb.or = of_verb.or.filter(|_| or.is_some());
         }
         need.vital |= vital;
+        need
     }
 
-    /// One question per verb and name, also about the verbs that may serve instead.
+    /// One question per verb and name, also about the verbs and the account that may serve instead.
     pub(super) fn questions(&self) -> Vec<Question> {
         let mut questions = Vec::new();
-        for (right, need) in &self.0 {
+        let rights = self.0.iter().flat_map(|(right, need)| {
+            let instead = need.instead.as_ref().map(|account| (right.of(account), need));
+            instead.into_iter().chain([(right.clone(), need)])
+        });
+        for (right, need) in rights {
             let names = if right.names.is_empty() { vec![String::new()] } else { right.names.clone() };
             for name in &names {
                 let ask = |verb: &&'static str| Question { right: right.clone(), verb, name: name.clone() };
@@ -135,14 +154,19 @@ fn is_vital(controller: &Controller) -> bool {
     controller.name != ccm_controllers::persistent_volume::NAME
 }
 
-/// All required permissions: of the process as `account`, and of the controllers.
+/// All required permissions: of the process as `account`, and of the controllers. An empty account is unknown.
 pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], provider: &Provider) -> Needs {
     let mut needs = Needs::default();
-    for spec in provider.config_maps {
+    let own = options.clients.use_service_account_credentials;
+    for (spec, stored) in &provider.config_maps {
         let map = |verbs| Permission::new("", "configmaps", verbs, spec.why).within(spec.namespace);
         needs.add(account, options, &[map(&["get"]).named(std::slice::from_ref(&spec.name)).or("list")], true);
-        // Only in a new cluster: what the former program has made is used.
-        needs.add(account, options, &[map(&["create"])], false);
+        // What the former program has made is used.
+        if *stored != Some(true) {
+            let create = map(&["create"]);
+            let need = needs.add_at(account, place(&create, options), &create, *stored == Some(false));
+            need.instead = own.then(|| format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", config_maps::ACCOUNT));
+        }
     }
     if let Some(secret) = &provider.secret {
         let place = (Some(secret.namespace.clone()), vec![secret.name.clone()]);
@@ -169,7 +193,6 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
         .named(&[AUTHENTICATION]);
         needs.add(account, options, &[read], false);
     }
-    let own = options.clients.use_service_account_credentials;
     if own {
         needs.add(account, options, &MAKE_ACCOUNTS, true);
         for vital in [true, false] {
@@ -177,7 +200,9 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
             let names: BTreeSet<&str> = clients.map(|controller| controller.client_name).collect();
             let place = (Some(SYSTEM_NAMESPACE.to_owned()), names.into_iter().map(str::to_owned).collect::<Vec<_>>());
             if !place.1.is_empty() {
-                account_of(&[]).iter().for_each(|right| needs.add_at(account, place.clone(), right, vital));
+                for right in &account_of(&[]) {
+                    needs.add_at(account, place.clone(), right, vital);
+                }
             }
         }
     }
@@ -224,10 +249,11 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// Reviews the accounts or, if that is not allowed, the identity of this command.
+/// Reviews the accounts or, if that is not allowed, the identity of this command; also for an unknown account.
 pub(super) async fn ask(client: &Client, questions: Vec<Question>) -> Result<Answers, ApiError> {
-    let Some(first) = questions.first() else { return Ok(Answers { granted: BTreeMap::new(), about_us: None }) };
-    let about_us = match one(client, first, true).await {
+    // The unknown account, if any, comes first.
+    let Some(last) = questions.last() else { return Ok(Answers { granted: BTreeMap::new(), about_us: None }) };
+    let about_us = match one(client, last, true).await {
         Err(error) if error.is_forbidden() => Some(error.to_string()),
         Err(error) => return Err(error),
         Ok(_) => None,
@@ -242,6 +268,7 @@ pub(super) async fn ask(client: &Client, questions: Vec<Question>) -> Result<Ans
 }
 
 async fn one(client: &Client, question: &Question, others: bool) -> Result<bool, ApiError> {
+    let others = others && !question.right.account.is_empty();
     let path = if others { REVIEW } else { SELF_REVIEW };
     let answer: Review = client.read(&Call::json(Method::POST, path, &body(question, others))).await?;
     Ok(answer.status.allowed)
@@ -267,7 +294,7 @@ pub(super) fn service_account(account: &str) -> Option<(&str, &str)> {
     account.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
-fn groups(account: &str) -> Vec<String> {
+pub(super) fn groups(account: &str) -> Vec<String> {
     let mut groups = vec!["system:authenticated".to_owned()];
     if let Some((namespace, _)) = service_account(account) {
         groups.push("system:serviceaccounts".to_owned());
@@ -289,14 +316,18 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
         let verbs: Vec<&str> = verbs.into_iter().collect();
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         match answers.about_us {
-            None => checks.push(missing(right, need, &verbs, &names)),
-            Some(_) => of_user.push(format!("{} {}", join(&verbs), resource(right))),
+            None if !right.account.is_empty() => checks.push(missing(right, need, &verbs, &names)),
+            _ => of_user.push(format!("{} {}", join(&verbs), resource(right))),
         }
     }
+    let accounts: BTreeSet<&str> = needs.0.keys().map(|right| right.account.as_str()).collect();
     if let Some(reason) = &answers.about_us {
-        checks.push(of_other_user(reason, &of_user));
+        let fix = "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)";
+        checks.push(of_other_user(reason, &of_user, fix));
+    } else if accounts.contains("") {
+        let fix = "give --account=USER; kubectl --kubeconfig=FILE auth whoami prints it";
+        checks.push(of_other_user("that is the user of its kubeconfig", &of_user, fix));
     } else if checks.is_empty() {
-        let accounts: BTreeSet<&str> = needs.0.keys().map(|right| right.account.as_str()).collect();
         let accounts: Vec<&str> = accounts.into_iter().collect();
         checks.push(Check::good(CHECK, "", format!("every permission is granted to {}", join(&accounts))));
     }
@@ -305,7 +336,7 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
 
 /// What the user of this command lacks says little about the account of the program: one finding, and no commands that
 /// grant it.
-fn of_other_user(reason: &str, missing: &[String]) -> Check {
+fn of_other_user(reason: &str, missing: &[String], fix: &str) -> Check {
     let missing = match missing {
         [] => String::new(),
         _ => format!("; the user of this command may not {}", missing.join("; ")),
@@ -316,7 +347,7 @@ fn of_other_user(reason: &str, missing: &[String]) -> Check {
         format!(
             "the permissions were checked for the user of this command, not for the account of the program: {reason}{missing}"
         ),
-        "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)",
+        fix,
     )
 }
 

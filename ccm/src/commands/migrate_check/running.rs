@@ -79,9 +79,14 @@ impl Running {
         if more == 0 { format!("pod {first}") } else { format!("pod {first} and {more} more") }
     }
 
-    /// The user that the API server sees. A static pod has a kubeconfig instead.
+    /// Whether it is the user of a kubeconfig for the API server. A static pod has no service account.
+    pub(super) fn has_kubeconfig(&self) -> bool {
+        self.is_static || self.flags().get("kubeconfig").is_some_and(|path| !path.is_empty())
+    }
+
+    /// The user that the API server sees, unless it is that of a kubeconfig.
     pub(super) fn service_account(&self) -> Option<String> {
-        let has_one = !self.is_static && !self.account.is_empty();
+        let has_one = !self.has_kubeconfig() && !self.account.is_empty();
         has_one.then(|| format!("system:serviceaccount:{}:{}", self.namespace, self.account))
     }
 

@@ -51,7 +51,7 @@ pub(super) fn checks(
         }
     }
     checks.extend(previewed.plans.iter().filter(|plan| plan.subject.starts_with("service ")).filter_map(planned));
-    if checks.is_empty() {
+    if checks.is_empty() && !previewed.lacks("service ") {
         let count = services.iter().filter(|service| service.wants_load_balancer()).count();
         checks.push(Check::good(
             "services",

@@ -42,6 +42,8 @@ pub(crate) struct Inspector {
     pub(crate) routes: routes::Settings,
     /// `--configure-cloud-routes`
     pub(crate) makes_routes: bool,
+    /// Whether `--controllers` names the tagging controller.
+    pub(crate) tags_instances: bool,
     pub(crate) cluster: Cluster,
 }
 

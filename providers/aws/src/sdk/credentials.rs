@@ -17,6 +17,7 @@ use futures::FutureExt as _;
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 
+use super::metadata::{FROM_A_POD, REQUIRED};
 use crate::start::config::Role;
 
 /// Session duration of an assumed role; the default of the SDKs.
@@ -174,8 +175,11 @@ pub(super) fn metadata_failure(error: &ImdsError) -> String {
         ),
         (_, Some(status)) => format!("the instance metadata service answered HTTP {status}"),
         (ImdsError::FailedToLoadToken(_) | ImdsError::IoError(_), None) => {
-            let advice = without_answer(is_instance(Path::new("/sys/class/dmi/id")));
-            format!("the instance metadata service did not answer ({}): {advice}", causes(error, None))
+            let text = causes(error, None);
+            // Only the service of EC2 requires one.
+            let firmware = || is_instance(Path::new("/sys/class/dmi/id"));
+            let advice = without_answer(text.contains(REQUIRED).then_some(true).or_else(firmware));
+            format!("the instance metadata service did not answer ({text}): {advice}")
         }
         (_, None) => causes(error, None),
     }
@@ -190,12 +194,10 @@ fn is_instance(firmware: &Path) -> Option<bool> {
 }
 
 fn without_answer(is_instance: Option<bool>) -> String {
-    let hops = "in a pod, run with hostNetwork, or let the answer pass one more hop (aws ec2 \
-                modify-instance-metadata-options --instance-id ID --http-put-response-hop-limit 2)";
     match is_instance {
-        Some(true) => hops.to_owned(),
+        Some(true) => FROM_A_POD.to_owned(),
         Some(false) => format!("this machine is not an EC2 instance: {WITHOUT_METADATA}"),
-        None => format!("{hops}; on a machine that is not an EC2 instance, {WITHOUT_METADATA}"),
+        None => format!("{FROM_A_POD}; on a machine that is not an EC2 instance, {WITHOUT_METADATA}"),
     }
 }
 

@@ -10,6 +10,7 @@ mod endpoint;
 mod failure;
 mod http;
 mod intercept;
+mod metadata;
 
 use std::collections::BTreeSet;
 use std::future::Future;

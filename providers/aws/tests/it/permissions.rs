@@ -112,14 +112,15 @@ struct Role {
 
 const CHART: &str = "the chart of cloud-provider-aws, and KubeOne on AWS";
 const EXAMPLE: &str = "the example of cloud-provider-aws";
+const SUPERSET: &str = "the example of cloud-provider-aws with its overlay superset-role";
 const KOPS: &str = "kOps on AWS";
 
 fn roles() -> [Role; 6] {
     let upstream = UPSTREAM.iter().copied().collect();
     let kops = policies::KOPS.iter().copied().flatten().copied().chain(["ec2:CreateRoute", "ec2:DeleteRoute"]);
     [
-        Role { name: "upstream's (`docs/prerequisites.md`)", granted: upstream, with: &[CHART, EXAMPLE] },
-        Role { name: "Cluster API's (control plane)", granted: cluster_api(), with: &[CHART, EXAMPLE] },
+        Role { name: "upstream's (`docs/prerequisites.md`)", granted: upstream, with: &[CHART, EXAMPLE, SUPERSET] },
+        Role { name: "Cluster API's (control plane)", granted: cluster_api(), with: &[CHART, EXAMPLE, SUPERSET] },
         Role { name: "kOps' (`AddCCMPermissions`), August 2026", granted: kops.collect(), with: &[KOPS] },
         Role { name: "kOps', before changes of listeners were in it", granted: former_kops(), with: &[KOPS] },
         Role { name: "OpenShift's (CredentialsRequest)", granted: openshift(), with: &["OpenShift"] },

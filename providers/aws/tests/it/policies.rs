@@ -3,19 +3,23 @@
 use std::collections::BTreeSet;
 
 use ccm_cloudsim::aws::iam::Policy;
-use ccm_provider::LoadBalancerExt as _;
+use ccm_provider::{Claims, LoadBalancerExt as _, NodeWork, Severity};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
-use crate::leader::watched;
+use crate::leader::{lend, watched};
 
 /// The policies in `manifests/aws/iam` for load balancers and nodes.
 fn ours() -> Value {
+    these(&["node.json", "load-balancer.json"])
+}
+
+fn these(names: &[&str]) -> Value {
     let policies = ccm_provider_aws::iam_policies();
     let with =
         |name: &str| policies.iter().find(|(path, _)| path.ends_with(name)).unwrap().1.replace("CLUSTER_ID", "c1");
     let read = |name: &str| serde_json::from_str::<Value>(&with(name)).unwrap();
-    json!([read("node.json"), read("load-balancer.json")])
+    names.iter().map(|name| read(name)).collect()
 }
 
 /// What kOps allows the controller manager (`AddCCMPermissions`, as of August 2026), with managed security groups of network
@@ -150,6 +154,54 @@ async fn refused_in_a_life(kind: &str, config: &str, policies: &Value) -> BTreeS
         };
         ledger.since(mark).filter(|entry| denied(&entry.code)).map(|entry| entry.action.clone()).collect()
     })
+}
+
+/// What the tagging controller is refused for the instance of a node that comes and goes, and the permissions of tags in
+/// errors of `migrate-check`.
+async fn tagging(policies: &Value, controllers: &'static str) -> [Vec<String>; 2] {
+    let bed = Bed::start("KubernetesClusterTag = c1");
+    tag_as_kops(&bed);
+    let policies: Vec<Policy> = serde_json::from_value(policies.clone()).unwrap();
+    bed.aws.change(|options| options.policies = policies);
+    let flags = [("controllers", controllers), ("tags", "team=a"), ("resources", "instance")];
+    let provider = bed.provider_with_flags(&flags).await;
+    lend(&bed.aws, &*provider).await;
+    // Its security group gets tags, too.
+    let web = service("web", &[("type", "clb")], &[(80, 31080)], json!({}));
+    let claims = Claims { nodes: bed.nodes.clone(), services: vec![web.into()] };
+    let checks = provider.inspect().unwrap().migration_checks(CLUSTER, &claims).await;
+    let errors = checks.into_iter().filter(|check| check.check == "permissions" && check.severity == Severity::Error);
+    let errors = errors.map(|check| check.subject).filter(|subject| subject.contains("Tags"));
+    let (task, node) = (provider.node_task("tagging").unwrap(), bed.nodes[0].clone());
+    let work = |node| NodeWork { name: "node-0".into(), provider_id: bed.nodes[0].provider_id.clone(), node };
+    let mut refused = Vec::new();
+    for work in [work(Some(node)), work(None)] {
+        let failures = task.run(&[work]).await.into_iter().filter_map(Result::err).map(|error| error.to_string());
+        refused.extend(failures);
+    }
+    bed.check();
+    [refused, errors.collect()]
+}
+
+/// Those of kOps and of the field allow tags of security groups only, or none to be removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_that_the_tagging_controller_lacks_are_errors_where_it_runs() {
+    let mut actions: Vec<&str> = KOPS.concat();
+    actions.retain(|action| *action != "ec2:DeleteTags");
+    let documented = json!([{"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Action": actions, "Resource": "*"},
+    ]}]);
+    let ours = these(&["node.json", "load-balancer.json", "tagging.json"]);
+    let both = ["ec2:CreateTags for instances", "ec2:DeleteTags"];
+    for (policies, missing) in [(kops(), &both[..]), (documented, &both[1..]), (ours, &[])] {
+        let [refused, errors] = tagging(&policies, "tagging").await;
+        assert_eq!(errors, missing);
+        assert_eq!(refused.len(), missing.len(), "{refused:?}");
+        for (permission, error) in missing.iter().zip(&refused) {
+            assert!(error.contains(permission.split(' ').next().unwrap()), "{error}");
+        }
+        assert_eq!(tagging(&policies, "*").await[1], [""; 0]);
+    }
 }
 
 const KINDS: [(&str, &str); 3] = [("clb", ""), ("nlb", ""), ("nlb", "NLBSecurityGroupMode = Managed")];

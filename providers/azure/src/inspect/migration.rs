@@ -1,16 +1,19 @@
 //! `ccm migrate-check`: configuration, permissions, nodes, and the Services with their health probes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::http::Query;
 use ccm_kit::inspect::migration::{configuration, nodes, services};
-use ccm_provider::{Aspects, Check, Claims, Finding, InstancesV2 as _, Severity};
+use ccm_provider::{Aspects, Check, Claims, Finding, InstancesV2 as _, Service, Severity};
+use serde_json::Value;
 
 use super::{Inspector, unchecked};
-use crate::annotations::{Annotations, PIP_PREFIX, PIP_PREFIX_IPV6, PLS_CREATE, Scheme, scheme_of};
-use crate::client::id::same;
-use crate::client::is_forbidden;
-use crate::client::operation::{PERMISSIONS_LIST, VM_LIST, VMSS_VM};
+use crate::annotations::{
+    Annotations, LB_SUBNET, PIP_PREFIX, PIP_PREFIX_IPV6, PLS_CREATE, PLS_SUBNET, Scheme, scheme_of,
+};
+use crate::client::id::{ArmId, same};
+use crate::client::operation::{PERMISSIONS_LIST, ROUTE_TABLE, VM_LIST, VMSS_VM};
+use crate::client::{ApiError, is_forbidden};
 use crate::loadbalancer::wanted::ports::probes_without_path;
 use crate::node::identity::{Key, wanted};
 use crate::permissions::{ROLES, Role, Used, in_place_of, is_granted};
@@ -61,7 +64,7 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
     let mut checks = Vec::new();
     for role in &ROLES {
         if role.is_of_routes() && !azure.makes_routes {
-            let text = format!("not checked for {}: --configure-cloud-routes=false", role.purpose);
+            let text = format!("not checked for {}: no controller makes routes", role.purpose);
             checks.push(Check::good(PERMISSIONS, format!("resource group {}", config.resource_group), text));
             continue;
         }
@@ -70,6 +73,7 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
         }
     }
     let used = used(azure, claims);
+    let mut objects = Objects { azure, claims, granted: BTreeMap::new() };
     for (place, actions) in by_place {
         let listed = azure.shared.client.list(PERMISSIONS_LIST, &place.0, &place.1, Query::default(), Some).await;
         let granted = match listed {
@@ -81,16 +85,85 @@ async fn permissions(azure: &Inspector, claims: &Claims) -> Vec<Check> {
         };
         for own in actions.chunk_by(|(one, _), (other, _)| one.purpose == other.purpose) {
             let Some((role, _)) = own.first() else { continue };
-            let missing = own.iter().map(|(_, action)| &**action).filter(|action| !is_granted(&granted, action));
+            let mut missing = Vec::new();
+            for (_, action) in own.iter().filter(|(_, action)| !is_granted(&granted, action)) {
+                match objects.grant(action).await {
+                    Ok(true) => {}
+                    Ok(false) => missing.push(&**action),
+                    Err(error) => checks.push(unchecked(PERMISSIONS, subject(&place), error)),
+                }
+            }
             let fails = |action: &&str| {
                 let is_done = in_place_of(action).is_some_and(|other| is_granted(&granted, &other));
                 role.needs(action, &used) && !is_done
             };
-            let (failing, others) = missing.partition::<Vec<_>, _>(fails);
+            let (failing, others) = missing.into_iter().partition::<Vec<_>, _>(fails);
             checks.extend(of_role(role, subject(&place), &failing, &others));
         }
     }
     checks
+}
+
+/// The objects of the network that the configuration or a Service names: roles may be assigned on them alone.
+struct Objects<'c> {
+    azure: &'c Inspector,
+    claims: &'c Claims,
+    /// The rights that were read.
+    granted: BTreeMap<ArmId, Vec<Value>>,
+}
+
+impl Objects<'_> {
+    /// Whether an action is one for such objects, and a role on each of them has it.
+    async fn grant(&mut self, action: &str) -> Result<bool, ApiError> {
+        let objects = self.of(action);
+        for id in &objects {
+            if !self.granted.contains_key(id) {
+                let permissions = id.child("providers", "Microsoft.Authorization");
+                let read = self.azure.shared.client.list_in(PERMISSIONS_LIST, &permissions, Query::default(), Some);
+                self.granted.insert(id.clone(), read.await?.unwrap_or_default());
+            }
+            if !self.granted.get(id).is_some_and(|granted| is_granted(granted, action)) {
+                return Ok(false);
+            }
+        }
+        Ok(!objects.is_empty())
+    }
+
+    fn of(&self, action: &str) -> Vec<ArmId> {
+        let (config, env) = (&self.azure.shared.config, self.azure.balancers.cloud().env());
+        let one = |name: &str, id: ArmId| if name.is_empty() { Vec::new() } else { vec![id] };
+        match action.split('/').nth(1) {
+            Some("routeTables") => {
+                let (group, name) = (&config.route_table_resource_group, &config.route_table_name);
+                one(name, ArmId::new(&env.subscription, group, ROUTE_TABLE.kind, name))
+            }
+            Some("networkSecurityGroups") => one(&env.security_group, env.security_group_id()),
+            Some("virtualNetworks") if !env.network.is_empty() => {
+                let subnets = self.subnets(action.ends_with("/write"));
+                subnets.iter().map(|name| env.subnet_id(name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The subnets of internal load balancers and private links, or of the links only; else that of the configuration.
+    fn subnets(&self, of_links: bool) -> BTreeSet<String> {
+        let default = &self.azure.balancers.cloud().env().subnet;
+        let mut names = BTreeSet::new();
+        for service in self.claims.services.iter().filter(|service| Service::wants_load_balancer(service)) {
+            let annotations = Annotations::read(&service.metadata.annotations);
+            let is_internal = scheme_of(annotations) == Scheme::Internal;
+            let own = annotations.readable(&LB_SUBNET).filter(|_| is_internal).unwrap_or_else(|| default.clone());
+            if annotations.readable(&PLS_CREATE) == Some(true) {
+                names.insert(annotations.readable(&PLS_SUBNET).unwrap_or_else(|| own.clone()));
+            }
+            names.extend((is_internal && !of_links).then_some(own));
+        }
+        if names.is_empty() {
+            names.insert(default.clone());
+        }
+        names.into_iter().filter(|name| !name.is_empty()).collect()
+    }
 }
 
 /// What the cluster uses.
@@ -111,7 +184,8 @@ fn used(azure: &Inspector, claims: &Claims) -> Used {
         machines,
         pools: config.balancing.pools,
         prefixes: any(|annotations| annotations.has(&PIP_PREFIX) || annotations.has(&PIP_PREFIX_IPV6)),
-        private_links: any(|annotations| annotations.has(&PLS_CREATE)),
+        private_links: any(|annotations| annotations.readable(&PLS_CREATE) == Some(true)),
+        public: any(|annotations| scheme_of(annotations) == Scheme::External),
         subnets: any(|annotations| scheme_of(annotations) == Scheme::Internal),
     }
 }
@@ -150,7 +224,7 @@ async fn power_states(azure: &Inspector) -> Check {
 /// The Services with an HTTP probe that they may not expect.
 fn probes(claims: &Claims) -> Vec<Check> {
     let wanting = claims.services.iter().filter(|service| service.wants_load_balancer());
-    let of = |service: &std::sync::Arc<ccm_provider::Service>| {
+    let of = |service: &std::sync::Arc<Service>| {
         let subject = format!("service {}", service.key());
         let fix = "check that the pods answer it with 200, or set the annotation";
         probes_without_path(service)

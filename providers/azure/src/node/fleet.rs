@@ -3,22 +3,24 @@
 //!
 //! A list is read again when it is older than its reader allows, and only the list that can hold what is missing.
 
+mod network;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::Operation as _;
 use ccm_kit::http::Query;
 use ccm_kit::{Cached, Interrupted, Stamped};
-use ccm_provider::ProviderError;
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+pub(crate) use self::network::{Asked, EACH_DEADLINE, Objects};
+use self::network::{Network, Permitted};
 use super::machine::{Interface, Machine, ScaleSet, State};
 use crate::client::id::ArmId;
 use crate::client::operation::{
@@ -28,14 +30,6 @@ use crate::client::operation::{
 use crate::client::view::{id, text};
 use crate::client::{ApiError, Client, is_forbidden, is_invalid};
 use crate::start::config::Config;
-
-/// Reads of single objects at once, and the time for all of them: a look-up has two minutes. What is not read by then
-/// is read by the next look-up, after a pause.
-const EACH: usize = 16;
-pub(super) const EACH_DEADLINE: Duration = Duration::from_secs(25);
-const EACH_PAUSE: Duration = Duration::from_secs(5);
-/// How long the objects of instances that nobody asks for are kept.
-const EACH_KEPT: Duration = Duration::from_secs(3600);
 
 /// A resource group, or a scale set: what holds machines and their network objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,89 +108,12 @@ pub(crate) type PublicIps = Objects<IpAddr>;
 /// States by machine.
 pub(crate) type States = BTreeMap<ArmId, State>;
 
-/// The network objects of a holder.
-#[derive(Debug)]
-pub(crate) struct Objects<V> {
-    by_id: BTreeMap<ArmId, V>,
-    /// Those that may exist and could not be read.
-    unread: BTreeMap<ArmId, ProviderError>,
-}
-
-impl<V> Objects<V> {
-    pub(crate) fn new(by_id: BTreeMap<ArmId, V>) -> Self {
-        Self { by_id, unread: BTreeMap::new() }
-    }
-
-    pub(crate) fn has(&self, id: &ArmId) -> bool {
-        self.by_id.contains_key(id)
-    }
-
-    pub(crate) fn get(&self, id: &ArmId) -> Result<Option<&V>, ProviderError> {
-        match (self.by_id.get(id), self.unread.get(id)) {
-            (None, Some(error)) => Err(error.clone()),
-            (found, _) => Ok(found),
-        }
-    }
-}
-
-/// The list of a holder's network objects, or why Azure refuses it.
-type Permitted<V> = Result<Arc<Objects<V>>, ApiError>;
-
-/// The network objects of single instances, with the time of each read, for scale sets whose lists Azure refuses: the
-/// Go program reads them of each instance, and roles for it grant no more.
-#[derive(Debug)]
-struct Each<V>(Mutex<BTreeMap<ArmId, (Instant, V)>>);
-
-impl<V: Clone> Each<V> {
-    /// The objects with these IDs. Until the time is over, first those are read that are not known, then those that are
-    /// older than `age`.
-    /// `denied`: why they cannot be listed, and the error if these reads are refused as well.
-    async fn get<F: Future<Output = Result<Option<V>, ApiError>>>(
-        &self,
-        ids: &[ArmId],
-        until: Instant,
-        age: Duration,
-        denied: &ApiError,
-        read: impl Fn(ArmId) -> F,
-    ) -> Result<Objects<V>, ApiError> {
-        let mut due: Vec<(Option<Instant>, ArmId)> = {
-            let mut known = self.0.lock();
-            known.retain(|_, (at, _)| at.elapsed() < EACH_KEPT);
-            let asked = ids.iter().map(|id| (known.get(id).map(|(at, _)| *at), id.clone()));
-            asked.filter(|(at, _)| at.is_none_or(|at| at.elapsed() > age)).collect()
-        };
-        due.sort();
-        let permission = denied.operation.permission();
-        let late = format!("not read yet: without {permission} instances are read one by one");
-        let late = ProviderError::in_progress(late, EACH_PAUSE);
-        let mut unread: BTreeMap<ArmId, ProviderError> = due.iter().map(|(_, id)| (id.clone(), late.clone())).collect();
-        let reads = due.into_iter().map(|(_, id)| {
-            let answer = read(id.clone());
-            async move { (id, Instant::now(), answer.await) }
-        });
-        let reads = stream::iter(reads).buffer_unordered(EACH).take_until(sleep_until(until));
-        let mut reads = std::pin::pin!(reads);
-        while let Some((id, at, answer)) = reads.next().await {
-            match answer {
-                Ok(Some(object)) => drop(self.0.lock().insert(id.clone(), (at, object))),
-                Ok(None) => drop(self.0.lock().remove(&id)),
-                Err(error) if is_forbidden(&error) => return Err(denied.clone()),
-                Err(error) => {
-                    unread.insert(id, error.into());
-                    continue;
-                }
-            }
-            unread.remove(&id);
-        }
-        let known = self.0.lock();
-        let by_id = ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.1.clone()))).collect();
-        Ok(Objects { by_id, unread })
-    }
-}
+/// Reads the list of a holder.
+type Read<V> = fn(Reader, Holder) -> BoxFuture<'static, Result<V, ApiError>>;
 
 /// Cached lists of one kind.
 struct Lists<V> {
-    read: fn(Reader, Holder) -> BoxFuture<'static, Result<V, ApiError>>,
+    read: Read<V>,
     by_holder: Mutex<BTreeMap<Holder, Cached<V, ApiError>>>,
 }
 
@@ -207,7 +124,7 @@ impl<V> fmt::Debug for Lists<V> {
 }
 
 impl<V: Send + Sync + 'static> Lists<V> {
-    fn new(read: fn(Reader, Holder) -> BoxFuture<'static, Result<V, ApiError>>) -> Self {
+    fn new(read: Read<V>) -> Self {
         Self { read, by_holder: Mutex::default() }
     }
 
@@ -293,13 +210,9 @@ struct Inner {
     reader: Reader,
     sets: Lists<Vec<ScaleSet>>,
     machines: Lists<Listed<Machines>>,
-    interfaces: Lists<Permitted<Vec<Interface>>>,
-    interfaces_of_each: Each<Vec<Interface>>,
-    public_ips: Lists<Permitted<IpAddr>>,
-    public_ips_of_each: Each<IpAddr>,
+    interfaces: Network<Vec<Interface>>,
+    public_ips: Network<IpAddr>,
     states: Lists<Option<States>>,
-    /// Whether the log names the permission for the interfaces of a scale set.
-    warned: Once,
 }
 
 impl Fleet {
@@ -308,12 +221,9 @@ impl Fleet {
             reader: Reader { client, without_view },
             sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
             machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
-            interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
-            interfaces_of_each: Each(Mutex::default()),
-            public_ips: Lists::new(|reader, holder| reader.public_ips(holder).boxed()),
-            public_ips_of_each: Each(Mutex::default()),
+            interfaces: Network::new(|reader, holder| reader.interfaces(holder).boxed()),
+            public_ips: Network::new(|reader, holder| reader.public_ips(holder).boxed()),
             states: Lists::new(|reader, holder| reader.states(holder).boxed()),
-            warned: Once::new(),
         }))
     }
 
@@ -332,46 +242,17 @@ impl Fleet {
         self.0.machines.of(&self.0.reader, holder).last().map(|listed| listed.began)
     }
 
-    /// The network interfaces of a holder; if Azure refuses to list those of a scale set, those of `machines`.
-    pub(crate) async fn interfaces(
-        &self,
-        holder: &Holder,
-        machines: &[ArmId],
-        until: Instant,
-        age: Duration,
-        not_before: Option<Instant>,
-    ) -> Result<Stamped<Interfaces>, ApiError> {
-        let Inner { reader, interfaces, interfaces_of_each, warned, .. } = &*self.0;
-        let Stamped { began, value } = interfaces.get(reader, holder, age, not_before).await?;
-        let denied = match &*value {
-            Ok(listed) => return Ok(Stamped { began, value: listed.clone() }),
-            Err(denied) => denied,
-        };
-        let read = interfaces_of_each.get(machines, until, age, denied, |id| reader.interfaces_of(id)).await;
-        // A new role may permit the list by the next look-up.
-        let read = read.inspect_err(|_| interfaces.of(reader, holder).forget())?;
-        warned.call_once(|| tracing::warn!(error = %denied, "the interfaces of each instance are read alone"));
-        Ok(Stamped { began: Instant::now(), value: Arc::new(read) })
+    /// The network interfaces of a holder; if Azure refuses to list those of a scale set, those of the machines with the
+    /// IDs.
+    pub(crate) async fn interfaces(&self, asked: Asked<'_>) -> Result<Stamped<Interfaces>, ApiError> {
+        let Inner { reader, interfaces, .. } = &*self.0;
+        interfaces.get(reader, asked, |id| reader.interfaces_of(id)).await
     }
 
-    /// The public IPs of a holder; if Azure refuses to list those of a scale set, the ones with these IDs.
-    pub(crate) async fn public_ips(
-        &self,
-        holder: &Holder,
-        ids: &[ArmId],
-        until: Instant,
-        age: Duration,
-        not_before: Option<Instant>,
-    ) -> Result<Stamped<PublicIps>, ApiError> {
-        let Inner { reader, public_ips, public_ips_of_each, .. } = &*self.0;
-        let Stamped { began, value } = public_ips.get(reader, holder, age, not_before).await?;
-        let denied = match &*value {
-            Ok(listed) => return Ok(Stamped { began, value: listed.clone() }),
-            Err(denied) => denied,
-        };
-        let read = public_ips_of_each.get(ids, until, age, denied, |id| reader.public_ip(id)).await;
-        let read = read.inspect_err(|_| public_ips.of(reader, holder).forget())?;
-        Ok(Stamped { began: Instant::now(), value: Arc::new(read) })
+    /// The public IPs of a holder; if Azure refuses to list those of a scale set, the ones with the IDs.
+    pub(crate) async fn public_ips(&self, asked: Asked<'_>) -> Result<Stamped<PublicIps>, ApiError> {
+        let Inner { reader, public_ips, .. } = &*self.0;
+        public_ips.get(reader, asked, |id| reader.public_ip(id)).await
     }
 
     /// The states of the instances of a uniform scale set, or of all other machines of the subscription of a group; `None`

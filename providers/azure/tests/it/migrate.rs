@@ -19,6 +19,13 @@ fn web(protocol: &str) -> Service {
     serde_json::from_value(json!({"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": [port]}})).unwrap()
 }
 
+fn internal(protocol: &str) -> Service {
+    let mut service = web(protocol);
+    let annotations = &mut service.metadata.annotations;
+    annotations.insert("service.beta.kubernetes.io/azure-load-balancer-internal".to_owned(), "true".to_owned());
+    service
+}
+
 async fn checks(bed: &Bed, claims: &Claims) -> Vec<Check> {
     checks_with(bed, claims, "").await
 }
@@ -147,10 +154,7 @@ async fn rights_are_needed_in_the_group_of_their_objects() {
         bed.uniform("pool", 1);
         bed
     };
-    let mut internal = web("tcp");
-    let annotations = &mut internal.metadata.annotations;
-    annotations.insert("service.beta.kubernetes.io/azure-load-balancer-internal".to_owned(), "true".to_owned());
-    let claims = Claims { services: vec![internal.into()], ..claims() };
+    let claims = Claims { services: vec![internal("tcp").into()], ..claims() };
     let actions = ["Microsoft.Network/routeTables/write", "Microsoft.Network/virtualNetworks/subnets/read"];
     let bed = excluded("net", &actions);
     let found = checks_with(&bed, &claims, network).await;
@@ -168,6 +172,61 @@ async fn rights_are_needed_in_the_group_of_their_objects() {
     let bed = excluded("rg", &actions);
     let found = checks_with(&bed, &claims, network).await;
     assert_eq!(of(&found, "permissions"), [], "{found:?}");
+}
+
+/// As with `az role assignment create --scope` of a virtual network, a subnet, a route table or a security group.
+#[tokio::test]
+async fn roles_on_single_objects_count_for_them() {
+    let kinds = ["routeTables", "networkSecurityGroups", "virtualNetworks"];
+    let not_actions = kinds.map(|kind| format!("Microsoft.Network/{kind}/*")).into();
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    let mut web = internal("tcp");
+    let claims_of = |web: &Service| Claims { services: vec![web.clone().into()], ..claims() };
+    let errors = |found: &[Check]| {
+        let of_errors = of(found, "permissions").into_iter().filter(|(severity, _)| *severity == Severity::Error);
+        of_errors.map(|(_, message)| message.to_owned()).collect::<String>()
+    };
+    let missing = errors(&checks(&bed, &claims_of(&web)).await);
+    for action in ["routeTables/read", "routeTables/write", "networkSecurityGroups/write", "subnets/read"] {
+        assert!(missing.contains(action), "{action} in {missing}");
+    }
+    let grant = |objects: &[&str]| {
+        let on =
+            |object: &&str| (format!("{GROUP}/Microsoft.Network/{object}"), vec!["Microsoft.Network/*".to_owned()]);
+        bed.cloud.world(|world| world.options.actions_on = objects.iter().map(on).collect());
+    };
+    for network in ["virtualNetworks/vnet", "virtualNetworks/vnet/subnets/subnet"] {
+        grant(&["routeTables/rt", "networkSecurityGroups/nsg", network]);
+        let found = checks(&bed, &claims_of(&web)).await;
+        assert_eq!(of(&found, "permissions"), [], "{found:?}");
+    }
+    let process = bed.process("").await;
+    process.routes().unwrap().list(CLUSTER).await.unwrap();
+    let key = "service.beta.kubernetes.io/azure-load-balancer-internal-subnet".to_owned();
+    web.metadata.annotations.insert(key, "other".to_owned());
+    let network = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet");
+    bed.cloud.world(|world| world.subnet(&network, "other", &["10.241.0.0/16"], json!({})));
+    let missing = errors(&checks(&bed, &claims_of(&web)).await);
+    assert_eq!(missing, "missing for Services of type LoadBalancer: Microsoft.Network/virtualNetworks/subnets/read");
+    grant(&["virtualNetworks/vnet"]);
+    let missing = errors(&checks(&bed, &claims_of(&web)).await);
+    assert!(missing.contains("routeTables/write") && !missing.contains("subnets/read"), "{missing}");
+}
+
+#[tokio::test]
+async fn internal_load_balancers_need_no_right_for_public_addresses_or_private_links() {
+    let of_public = ["publicIPAddresses/write", "publicIPAddresses/delete", "privateLinkServices/*"];
+    let not_actions = of_public.map(|action| format!("Microsoft.Network/{action}")).into();
+    let bed = Bed::start(Options { not_actions, ..Options::default() });
+    bed.uniform("pool", 1);
+    let mut web = internal("tcp");
+    let create = "service.beta.kubernetes.io/azure-pls-create".to_owned();
+    web.metadata.annotations.insert(create, "false".to_owned());
+    let found = checks(&bed, &Claims { services: vec![web.into()], ..claims() }).await;
+    let [(severity, text)] = of(&found, "permissions")[..] else { panic!("{found:?}") };
+    assert_eq!(severity, Severity::Warning, "{text}");
+    assert!(text.contains("publicIPAddresses/write") && text.contains("nothing seen here needs it"), "{text}");
 }
 
 #[tokio::test]

@@ -123,6 +123,7 @@ operations! {
     ZONE_LIST Zones Verb::List, "zones_list" "compute.zones.list"
     NETWORK_GET Networks Verb::Get, "networks_get" "compute.networks.get"
     SUBNETWORK_LIST Subnetworks Verb::List, "subnetworks_list" "compute.subnetworks.list"
+    SUBNETWORK_TEST Subnetworks Verb::PostRead("testIamPermissions"), "subnetworks_test_permissions" "compute.subnetworks.list"
     DISK_GET Disks Verb::Get, "disk_get" "compute.disks.get"
     PROJECT_GET Projects Verb::Get, "projects_get" "compute.projects.get"
     PERMISSIONS_TEST Projects Verb::PostRead("testIamPermissions"), "projects_test_permissions" "resourcemanager.projects.get"

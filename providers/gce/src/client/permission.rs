@@ -1,4 +1,4 @@
-//! The permissions of the caller, from the Resource Manager API.
+//! The permissions of the caller: in a project from the Resource Manager API, on a subnetwork from that of Compute.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use ccm_kit::http::{escaped, null};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::operation::PERMISSIONS_TEST;
+use super::operation::{Operation, PERMISSIONS_TEST, SUBNETWORK_TEST};
+use super::resource::Scope;
 use super::session::Message;
 use super::{ApiError, Client};
 
@@ -25,12 +26,32 @@ impl Client {
     /// The subset of the permissions that the caller has in a project.
     pub(crate) async fn granted(&self, project: &str, permissions: &[&str]) -> Result<BTreeSet<String>, ApiError> {
         let url = format!("{}v1/projects/{}:testIamPermissions", self.session.resource_manager, escaped(project));
+        self.tested(PERMISSIONS_TEST, url, permissions).await
+    }
+
+    /// The same for a subnetwork of the network: roles can be granted on it alone.
+    pub(crate) async fn granted_on(
+        &self,
+        region: &str,
+        subnetwork: &str,
+        permissions: &[&str],
+    ) -> Result<BTreeSet<String>, ApiError> {
+        let url = self.url(&self.path(SUBNETWORK_TEST, &Scope::region(region), subnetwork));
+        self.tested(SUBNETWORK_TEST, url, permissions).await
+    }
+
+    async fn tested(
+        &self,
+        operation: Operation,
+        url: String,
+        permissions: &[&str],
+    ) -> Result<BTreeSet<String>, ApiError> {
         let mut granted = BTreeSet::new();
         for some in permissions.chunks(AT_ONCE) {
             let body = Some(json!({"permissions": some}));
-            let message = Message { method: PERMISSIONS_TEST.verb.method(), url: url.clone(), body, is_long: false };
+            let message = Message { method: operation.verb.method(), url: url.clone(), body, is_long: false };
             let send = || async { self.session.send(&message).await?.json::<Granted>() };
-            granted.extend(self.caller.call(PERMISSIONS_TEST, send).await?.permissions);
+            granted.extend(self.caller.call(operation, send).await?.permissions);
         }
         Ok(granted)
     }

@@ -134,9 +134,11 @@ impl Bed {
     }
 }
 
-/// The provider's flags with their defaults, the given flags, and the program's flags that the provider reads.
+/// The provider's flags with their defaults, the given flags (`name`, `name=value`), and the program's flags that the
+/// provider reads.
 pub(crate) fn flags(given: &[&'static str]) -> FlagValues {
-    let given = given.iter().map(|name| (*name, "true")).chain([("cluster-cidr", CLUSTER_CIDR)]);
+    let given =
+        given.iter().map(|flag| flag.split_once('=').unwrap_or((flag, "true"))).chain([("cluster-cidr", CLUSTER_CIDR)]);
     ccm_provider_contract::flags(&Factory::default(), &given.collect::<Vec<_>>())
 }
 

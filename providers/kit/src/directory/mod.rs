@@ -4,7 +4,8 @@
 //! meaning of an instance for a node ([`NodeCloud`]). The rules for lists, look-ups and missing instances are the same
 //! for every cloud:
 //!
-//! * A list replaces look-ups if it takes fewer calls; the keys that it lacks are looked up.
+//! * A list replaces look-ups if it takes fewer calls; the keys that it lacks are looked up. For some minutes after a list
+//!   without an answer, all keys are looked up, if a few of them get an answer.
 //! * The existence of an instance, and whether it is stopped, is read at each request ([`Directory::look_up`]).
 //! * New nodes that join at the same time share a recent list ([`Directory::recent`]), which is used only for instances
 //!   in a final state. No other answer is older than its request.
@@ -28,9 +29,11 @@ pub use nodes::{NodeCloud, Nodes};
 
 /// The maximum age of a list for new nodes. An older list is dropped, because it is as large as the cluster.
 const RECENT: Duration = Duration::from_secs(10);
-/// After a list without an answer, look-ups of so many calls are tried in its place. More would only burden a cloud that
-/// has difficulties.
+/// After a list without an answer, this many keys are looked up in its place, and the others only if one of them gets an
+/// answer: more calls would only burden a cloud that has difficulties.
 const IN_PLACE_OF_A_LIST: usize = 16;
+/// A list without an answer is not repeated for this time. Some clouds never list a large project in time.
+const NOT_LISTED: Duration = Duration::from_secs(300);
 
 /// The cloud's answer for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub enum Seen<V> {
     Unlisted,
     /// Several instances have this key: their IDs.
     Several(Vec<String>),
+    /// The answer does not show whether the instance of the node exists: why, and what to do.
+    Unclear(String),
 }
 
 /// The answer for one key.
@@ -134,7 +139,8 @@ impl<S: Source> Directory<S> {
             }
             .boxed()
         };
-        let listed = Cached::new(read, S::interrupted as fn(Interrupted) -> S::Error);
+        let interrupted = S::interrupted as fn(Interrupted) -> S::Error;
+        let listed = Cached::new(read, interrupted).keeping_failures(NOT_LISTED);
         Self { source, cluster, listed, size: AtomicUsize::new(0) }
     }
 
@@ -168,19 +174,29 @@ impl<S: Source> Directory<S> {
                     answers.extend(keys.iter().filter_map(of_list));
                 }
                 Err(error) if S::look_up_calls(&keys) > IN_PLACE_OF_A_LIST => {
-                    answers.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
+                    // Not the first: these may all be in one zone that has difficulties.
+                    let few = keys.iter().step_by(keys.len().div_ceil(IN_PLACE_OF_A_LIST)).cloned().collect();
+                    let few = self.each(few, max_age).await;
+                    if few.values().all(Result::is_err) {
+                        answers.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
+                    }
+                    answers.extend(few);
                 }
                 Err(_) => {}
             }
             keys.retain(|key| !answers.contains_key(key));
         }
         if !keys.is_empty() {
-            answers.extend(match max_age.is_zero() {
-                true => self.source.look_up(keys).await,
-                false => self.source.look_up_recent(keys).await,
-            });
+            answers.extend(self.each(keys, max_age).await);
         }
         Observed { began, source, answers }
+    }
+
+    async fn each(&self, keys: BTreeSet<S::Key>, max_age: Duration) -> BTreeMap<S::Key, Answer<S>> {
+        match max_age.is_zero() {
+            true => self.source.look_up(keys).await,
+            false => self.source.look_up_recent(keys).await,
+        }
     }
 
     /// Lists the instances; the list is cached for a short time.
@@ -224,6 +240,7 @@ impl<S: Source> Observed<S> {
             Some(Ok(Seen::Unlisted)) if S::is_evidence(key) => self.gone(EvidenceKind::Unlisted, grace),
             Some(Ok(Seen::Unlisted)) => Lookup::Unknown(ProviderError::InstanceNotFound),
             Some(Ok(Seen::Several(ids))) => Lookup::Unknown(self.source.ambiguous(key, ids)),
+            Some(Ok(Seen::Unclear(why))) => Lookup::Unknown(ProviderError::unknown(why.clone())),
             Some(Err(error)) => Lookup::Unknown(error.clone().into()),
             None => Lookup::Unknown(ProviderError::bug(format!("{key:?} was not looked up"))),
         }

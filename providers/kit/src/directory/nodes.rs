@@ -95,7 +95,8 @@ impl<C: NodeCloud> Nodes<C> {
             async move { cloud.machines().await }.boxed()
         };
         let interrupted = |how: Interrupted| ProviderError::unknown(how.to_string());
-        let machines = Cached::new(read, interrupted as fn(Interrupted) -> ProviderError);
+        let machines =
+            Cached::new(read, interrupted as fn(Interrupted) -> ProviderError).keeping_failures(MACHINES_AGE);
         let directory = Directory::new(source, cluster.clone());
         Self { cloud, cluster, directory, found: FoundNames::default(), machines }
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use parking_lot::Mutex;
 
@@ -9,6 +9,9 @@ use super::*;
 struct Cloud {
     machines: BTreeMap<u32, bool>,
     fails: AtomicBool,
+    list_hangs: AtomicBool,
+    /// Keys up to this one get no answer.
+    unreachable: AtomicU32,
     calls: Mutex<Vec<String>>,
 }
 
@@ -31,6 +34,9 @@ impl Source for Arc<Cloud> {
 
     async fn list(&self) -> Result<(usize, BTreeMap<u32, Seen<bool>>), ProviderError> {
         self.called("list".to_owned())?;
+        if self.list_hangs.load(Ordering::Relaxed) {
+            futures::future::pending::<()>().await;
+        }
         let listed = self.machines.iter().map(|(key, running)| (*key, Seen::One(*running)));
         Ok((self.machines.len(), listed.collect()))
     }
@@ -42,7 +48,11 @@ impl Source for Arc<Cloud> {
             None if key > 1000 => Seen::Several(vec!["a".to_owned(), "b".to_owned()]),
             None => Seen::Unlisted,
         };
-        keys.into_iter().map(|key| (key, called.clone().map(|()| seen(key)))).collect()
+        let answer = |key| match key <= self.unreachable.load(Ordering::Relaxed) {
+            true => Err(ProviderError::unknown("unreachable")),
+            false => called.clone().map(|()| seen(key)),
+        };
+        keys.into_iter().map(|key| (key, answer(key))).collect()
     }
 
     fn list_calls(instances: usize) -> usize {
@@ -132,5 +142,38 @@ async fn an_error_is_never_evidence_and_a_list_without_an_answer_causes_few_call
             assert!(matches!(answer, Lookup::Unknown(_)), "{key}: {answer:?}");
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_list_without_an_answer_all_keys_are_looked_up_and_the_list_waits_for_minutes() {
+    let (cloud, directory) = directory();
+    cloud.list_hangs.store(true, Ordering::Relaxed);
+    let keys: BTreeSet<u32> = (1..=30).chain(200..400).collect();
+    for (lists, pause) in [(1, 0), (0, 280), (1, 30)] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        let observed = directory.look_up(keys.clone()).await;
+        for key in &keys {
+            let answer = observed.judge(key, RECENT, |_| Lookup::Foreign);
+            assert!(matches!(answer, Lookup::Foreign | Lookup::Gone(_)), "{key}: {answer:?}");
+        }
+        let calls = cloud.calls();
+        assert_eq!((calls.iter().filter(|call| *call == "list").count(), calls.len()), (lists, lists + 2), "{calls:?}");
+    }
+    cloud.list_hangs.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    directory.look_up((1..=30).collect()).await;
+    assert_eq!(cloud.calls(), ["list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_without_an_answer_do_not_withhold_the_others_after_a_list_without_an_answer() {
+    let (cloud, directory) = directory();
+    cloud.list_hangs.store(true, Ordering::Relaxed);
+    cloud.unreachable.store(170, Ordering::Relaxed);
+    let observed = directory.look_up((1..=200).collect()).await;
+    for key in 1..=200 {
+        let is_unknown = matches!(observed.judge(&key, RECENT, |_| Lookup::Foreign), Lookup::Unknown(_));
+        assert_eq!(is_unknown, key <= 170, "{key}");
     }
 }

@@ -232,9 +232,13 @@ impl<'a> Value<'a> {
         self.json.as_bool().or_else(|| self.wrong("true or false"))
     }
 
-    /// A non-negative integer.
+    /// A non-negative integer, which may be written as `5.0` or `1e3`: Go's YAML readers take these.
     pub fn count(&self) -> Option<u64> {
-        self.json.as_u64().or_else(|| self.wrong("a whole number, 0 or more"))
+        let whole = |number: f64| format!("{number}").parse().ok();
+        self.json
+            .as_u64()
+            .or_else(|| self.json.as_f64().and_then(whole))
+            .or_else(|| self.wrong("a whole number, 0 or more"))
     }
 
     /// A string with a duration in Go syntax.

@@ -51,6 +51,15 @@ fn wrong_types_are_named_with_path_and_all_mistakes_are_reported() {
 }
 
 #[test]
+fn a_whole_number_may_have_a_fraction_of_zero_or_an_exponent() {
+    let found = problems("{a: 5.0, b: 1e3, c: 2.5, d: 1e99, e: -1.0}", |f| {
+        assert_eq!((f.count("a"), f.count("b")), (Some(5), Some(1000)));
+        assert_eq!((f.count("c"), f.count("d"), f.count("e")), (None, None, None));
+    });
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
 fn yes_is_a_text_and_null_counts_as_left_out() {
     let found = problems("{y: yes, n: null, e: }", |f| {
         assert_eq!(f.text("y").as_deref(), Some("yes"));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::batch::{Interrupted, bounded};
 
-/// How long a failure is returned to all callers, so that immediate retries share one attempt.
+/// How long a failure is kept by default: immediate retries share one attempt.
 const NEGATIVE: Duration = Duration::from_secs(1);
 /// The deadline of one read.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,11 +39,13 @@ impl<T> Clone for Stamped<T> {
 /// A cached read; cheap to clone.
 pub struct Cached<T, E> {
     shared: Arc<Shared<T, E>>,
+    /// How long a failure is returned to all callers.
+    failures_kept: Duration,
 }
 
 impl<T, E> Clone for Cached<T, E> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: self.shared.clone(), failures_kept: self.failures_kept }
     }
 }
 
@@ -82,7 +84,14 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
         interrupted: fn(Interrupted) -> E,
     ) -> Self {
         let state = Mutex::new(State { good: None, failed: None, flight: None });
-        Self { shared: Arc::new(Shared { read: Box::new(read), interrupted, state }) }
+        let shared = Arc::new(Shared { read: Box::new(read), interrupted, state });
+        Self { shared, failures_kept: NEGATIVE }
+    }
+
+    /// Caches failures for this time: a read without an answer may take a minute.
+    #[must_use]
+    pub fn keeping_failures(self, failures_kept: Duration) -> Self {
+        Self { failures_kept, ..self }
     }
 
     /// The value, from a read that began at most `max_age` ago and not before `not_before`, the time of the caller's
@@ -107,7 +116,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
                 }
                 if let Some((began, ended, error)) = &state.failed {
                     let since_call = *began >= called;
-                    let recent = ended.elapsed() < NEGATIVE && not_before.is_none_or(|at| *began >= at);
+                    let recent = ended.elapsed() < self.failures_kept && not_before.is_none_or(|at| *began >= at);
                     if since_call || recent || (*ended >= called && late_enough(*began)) {
                         return Err(error.clone());
                     }

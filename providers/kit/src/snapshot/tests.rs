@@ -99,6 +99,18 @@ async fn a_failure_is_the_answer_for_a_moment_only_and_keeps_the_last_value() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_is_kept_as_long_as_requested() {
+    let (reads, cached) = counter(|number| number == 1);
+    let cached = cached.keeping_failures(Duration::from_secs(60)).clone();
+    value(&cached, ANY, None).await.unwrap_err();
+    wait(59_900).await;
+    value(&cached, ANY, None).await.unwrap_err();
+    assert_eq!(reads.load(Ordering::Relaxed), 1);
+    wait(200).await;
+    assert_eq!(value(&cached, ANY, None).await, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_from_before_the_write_is_not_the_answer_after_it() {
     let (_, cached) = counter(|number| number == 1);
     assert!(value(&cached, ANY, None).await.is_err());

@@ -1,5 +1,7 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
+use std::collections::BTreeSet;
+
 use ccm_kit::models;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -165,19 +167,27 @@ impl Client {
 
     /// The ports with these IDs that are visible to the project.
     pub(crate) async fn ports_by_id(&self, ids: &[&str]) -> Result<Vec<Port>, ApiError> {
-        self.by_each(PORT_LIST, "ports", Query::default(), "id", ids).await
+        self.ports_by_each("id", ids).await
     }
 
     /// The ports with one of these addresses, in all networks visible to the project.
     pub(crate) async fn ports_at(&self, addresses: &[String]) -> Result<Vec<Port>, ApiError> {
         let filters: Vec<String> = addresses.iter().map(|address| format!("ip_address={address}")).collect();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        self.by_each(PORT_LIST, "ports", Query::default(), "fixed_ips", &filters).await
+        self.ports_by_each("fixed_ips", &filters).await
     }
 
     /// The ports with one of these security groups.
     pub(crate) async fn ports_in(&self, groups: &[&str]) -> Result<Vec<Port>, ApiError> {
-        self.by_each(PORT_LIST, "ports", Query::default(), "security_groups", groups).await
+        self.ports_by_each("security_groups", groups).await
+    }
+
+    /// The ports that match one of these values, each once: one that matches several may be in several lists.
+    async fn ports_by_each(&self, filter: &str, values: &[&str]) -> Result<Vec<Port>, ApiError> {
+        let mut ports: Vec<Port> = self.by_each(PORT_LIST, "ports", Query::default(), filter, values).await?;
+        let mut seen = BTreeSet::new();
+        ports.retain(|port| seen.insert(port.id.clone()));
+        Ok(ports)
     }
 
     /// The objects that match one of these values, in as many lists as the URL length requires.

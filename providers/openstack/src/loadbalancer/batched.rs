@@ -148,11 +148,7 @@ impl Bulk for Groups {
         let ports = self.0.ports_in(&ids).await?;
         let mut answers: BTreeMap<String, Self::Answer> = BTreeMap::new();
         for group in groups {
-            // With several lists, a port with two of the groups is in two lists.
-            let mut with: Vec<Port> =
-                ports.iter().filter(|port| port.security_groups.contains(&group.id)).cloned().collect();
-            with.sort_by(|one, other| one.id.cmp(&other.id));
-            with.dedup_by(|one, other| one.id == other.id);
+            let with = ports.iter().filter(|port| port.security_groups.contains(&group.id)).cloned().collect();
             answers.entry(group.name.clone()).or_default().push((group, with));
         }
         Ok(answers)

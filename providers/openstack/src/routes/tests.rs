@@ -75,21 +75,22 @@ fn good(answers: Vec<Result<(), ProviderError>>) {
 
 #[tokio::test]
 async fn routes_of_many_nodes_are_one_write_of_the_router_and_one_of_each_port() {
-    let world = World::of(25, Options { quotas: BTreeMap::new(), ..Options::default() }).await;
+    // More addresses than one list of ports takes: both of a port are in two lists.
+    let world = World::of(60, Options { quotas: BTreeMap::new(), ..Options::default() }).await;
     let name = |number: usize| format!("n{number}");
-    let nodes: Vec<NodeRef> = (1..=25).map(|number| world.node(&name(number), &[])).collect();
+    let nodes: Vec<NodeRef> = (1..=60).map(|number| world.node(&name(number), &[])).collect();
     let (routes, _) = routes(&world, &nodes, ATOMIC);
-    let wanted: Vec<NewRoute> = (1..=25)
+    let wanted: Vec<NewRoute> = (1..=60)
         .flat_map(|n| [new(&name(n), &format!("10.1.{n}.0/24")), new(&name(n), &format!("fd01:0:0:{n}::/64"))])
         .collect();
     good(routes.create("k", &wanted).await);
     let calls = world.calls();
     let count = |action: &str| calls.iter().filter(|call| call.ends_with(action)).count();
-    assert_eq!((count("router_update"), count("port_update"), count("router_get")), (1, 25, 1), "{calls:?}");
-    assert_eq!(table(&world).len(), 50);
+    assert_eq!((count("router_update"), count("port_update"), count("router_get")), (1, 60, 1), "{calls:?}");
+    assert_eq!(table(&world).len(), 120);
     assert_eq!(pairs(&world, "n1"), ["10.1.1.0/24", "fd01:0:0:1::/64"]);
     let list = routes.list("k").await.unwrap();
-    assert_eq!(list.len(), 50);
+    assert_eq!(list.len(), 120);
     world.calls();
     good(routes.create("k", &wanted).await);
     assert!(world.calls().is_empty(), "what is there is not written again");

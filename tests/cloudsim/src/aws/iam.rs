@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::call::mutating;
 use super::ec2::Tags;
 use super::{Call, Service, World};
 
@@ -113,7 +114,8 @@ fn accesses(world: &World, call: &Call) -> Vec<Access> {
         Access { action: format!("{service}:{action}"), arn, keys: of.chain(sent).collect() }
     };
     let (service, action) = (call.service, call.action.as_str());
-    if !call.mutating() {
+    // A dry run needs the same rights.
+    if !mutating(&call.action) {
         return vec![access(action, "*".to_owned(), None)];
     }
     let named: Vec<(String, Option<Tags>)> = match service {

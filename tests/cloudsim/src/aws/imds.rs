@@ -1,4 +1,4 @@
-//! The instance metadata service (version 2) of one instance of the EC2 state.
+//! The instance metadata service of one instance of the EC2 state.
 
 use super::World;
 use super::ec2::{Instance, InstanceState, Interface, Subnet};
@@ -154,8 +154,11 @@ impl Metadata {
         inside.cloud.settle();
         let now = inside.cloud.now();
         let tokens = self.tokens.lock();
-        let ends = header(request, "x-aws-ec2-metadata-token").and_then(|token| tokens.get(token));
-        if ends.is_none_or(|ends| *ends <= now) {
+        let is_allowed = match header(request, "x-aws-ec2-metadata-token") {
+            Some(token) => tokens.get(token).is_some_and(|ends| *ends > now),
+            None => inside.cloud.ec2.instances.get(&self.instance).is_some_and(|own| own.metadata_tokens_optional),
+        };
+        if !is_allowed {
             return plain(StatusCode::UNAUTHORIZED, "");
         }
         let path = request.uri().path().trim_matches('/');

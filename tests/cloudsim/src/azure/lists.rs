@@ -114,10 +114,15 @@ pub(super) fn provider(world: &mut World, call: &Call) -> Result<Reply, Problem>
     Ok(Reply::json(200, &body))
 }
 
-/// `GET …/providers/Microsoft.Authorization/permissions`: the rights of the caller in a resource group.
+/// `GET …/providers/Microsoft.Authorization/permissions`: the rights of the caller in a resource group, or on an object.
 pub(super) fn permissions(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let excluded = [&world.options.not_actions, world.options.not_actions_of(&call.path)].concat();
-    Ok(reply(&[json!({"actions": ["*"], "notActions": excluded})], None))
+    let mut roles = vec![json!({"actions": ["*"], "notActions": excluded})];
+    if let Some(id) = Id::parse(&call.path).and_then(|id| id.parent()?.parent()) {
+        world.store.get(&id.key()).ok_or_else(|| errors::not_found(&id))?;
+        roles.push(json!({"actions": world.options.actions_on(&id.text()), "notActions": []}));
+    }
+    Ok(reply(&roles, None))
 }
 
 /// The display name of a location: `East US`.

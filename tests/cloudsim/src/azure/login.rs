@@ -289,8 +289,9 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
     world.caller = Caller { client: token.client, tenants };
     let (options, right) = (&world.options, routes::right(call));
     let is_denied = options.denied.iter().any(|pattern| matches(pattern, call.action));
-    let mut excluded = options.not_actions.iter().chain(options.not_actions_of(&call.path));
-    if is_denied || excluded.any(|pattern| matches(pattern, &right)) {
+    let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &right));
+    let is_excluded = is_in(&options.not_actions) || is_in(options.not_actions_of(&call.path));
+    if is_denied || is_excluded && !is_in(&options.actions_on(&call.path)) {
         return Err(errors::forbidden(&world.caller.client, &right, &call.path));
     }
     Ok(())

@@ -77,6 +77,8 @@ pub struct Options {
     pub not_actions: Vec<String>,
     /// More of them for objects of single resource groups, by the name of the group.
     pub not_actions_in: BTreeMap<String, Vec<String>>,
+    /// The rights of a role of the caller on one object and what is in it, by the ID of the object.
+    pub actions_on: BTreeMap<String, Vec<String>>,
     /// The remaining budget that answers report.
     pub remaining: u64,
     /// Whether the API versions are those of Azure Stack.
@@ -182,6 +184,13 @@ impl Options {
         own.map(|(_, actions)| &**actions).unwrap_or_default()
     }
 
+    /// The rights that a role on an object of a path has.
+    pub(super) fn actions_on(&self, path: &str) -> Vec<String> {
+        let path = format!("{path}/").to_lowercase();
+        let own = self.actions_on.iter().filter(|(id, _)| path.starts_with(&format!("{id}/").to_lowercase()));
+        own.flat_map(|(_, actions)| actions.clone()).collect()
+    }
+
     /// The buckets of Azure: those of Resource Manager for reads, writes and deletions, those of `Microsoft.Network`, and
     /// that of expensive reads of `Microsoft.Compute`, whose size users have seen in errors.
     pub fn buckets() -> Vec<BucketSpec> {
@@ -235,6 +244,7 @@ impl Default for Options {
             denied: Vec::new(),
             not_actions: Vec::new(),
             not_actions_in: BTreeMap::new(),
+            actions_on: BTreeMap::new(),
             remaining: 11_999,
             stack: false,
             check: true,

@@ -44,6 +44,8 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "resources" GET "/subscriptions/{}/resourceGroups/{}" "resourceGroups.get" lists::group;
     "resources" GET "/subscriptions/{}/providers/Microsoft.Compute" "providers.get" lists::provider;
     "resources" GET "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Authorization/permissions" "permissions.list" lists::permissions;
+    "resources" GET "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/{}/{}/providers/Microsoft.Authorization/permissions" "permissions.list" lists::permissions;
+    "resources" GET "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/virtualNetworks/{}/subnets/{}/providers/Microsoft.Authorization/permissions" "permissions.list" lists::permissions;
     "network" GET "/subscriptions/{}/providers/Microsoft.Network/locations/{}/operations/{}" "operations.get" operations::status;
     "network" GET "/subscriptions/{}/providers/Microsoft.Network/locations/{}/operationResults/{}" "operationResults.get" operations::result;
     "compute" GET "/subscriptions/{}/providers/Microsoft.Compute/locations/{}/operations/{}" "operations.get" operations::status;

@@ -51,6 +51,9 @@ pub struct Options {
     /// Permissions that the caller lacks, by project (`*`: all projects): `compute.firewalls.create`; a trailing `*`
     /// matches any suffix.
     pub denied: BTreeMap<String, Vec<String>>,
+    /// Permissions that the caller has on one object whatever it lacks in the project, by path:
+    /// `projects/p/regions/us-central1/subnetworks/sub`. A trailing `*` matches any suffix.
+    pub granted: BTreeMap<String, Vec<String>>,
     /// Projects in which the caller may only read.
     pub read_only: Vec<String>,
     /// Whether a target pool accepts instances that do not exist. `unverified`: reports contradict each other.
@@ -92,6 +95,7 @@ impl Default for Options {
             page: 500,
             quotas: BTreeMap::new(),
             denied: BTreeMap::new(),
+            granted: BTreeMap::new(),
             read_only: Vec::new(),
             absent_pool_members: false,
             check: true,

@@ -19,6 +19,7 @@ pub(super) fn of(action: &str) -> String {
         ("instanceGroups", "addInstances" | "removeInstances") => "update",
         (_, "patch") => "update",
         (_, "wait" | "getHealth") => "get",
+        ("subnetworks", "testIamPermissions") => "list",
         (_, verb @ ("insert" | "get" | "list" | "delete" | "update")) => verb,
         (_, verb) => verb,
     };
@@ -40,7 +41,12 @@ impl World {
     /// The error if the caller lacks a permission.
     pub(super) fn may(&self, permission: &str, key: &str) -> Result<(), Problem> {
         let project = key.split('/').nth(1).unwrap_or_default();
-        if self.permits(project, permission) { Ok(()) } else { Err(errors::denied(permission, key)) }
+        let mut on_it = self.options.granted.get(key).into_iter().flatten();
+        let is_granted = on_it.any(|pattern| crate::core::throttle::matches(pattern, permission));
+        match is_granted || self.permits(project, permission) {
+            true => Ok(()),
+            false => Err(errors::denied(permission, key)),
+        }
     }
 }
 
@@ -65,6 +71,7 @@ pub(super) fn denied(call: &Call) -> Problem {
 /// The resource of a call as in errors.
 fn key(call: &Call) -> String {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
+    let path = path.strip_suffix("/testIamPermissions").unwrap_or(path);
     if !call.action.ends_with(".insert") {
         return path.to_owned();
     }
@@ -78,9 +85,20 @@ pub(super) fn test(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let project = project.ok_or_else(|| Problem::violation(404, "notFound", "Not Found"))?;
     let missing = || Problem::new(403, "forbidden", "The caller does not have permission");
     let project = world.project_id(project).ok_or_else(missing)?;
+    tested(call, |permission| world.permits(&project, permission))
+}
+
+/// `POST …/subnetworks/{name}/testIamPermissions`
+pub(super) fn test_subnetwork(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    let (_, spot) = verbs::at(world, call)?;
+    let key = spot.key();
+    world.object(&key).ok_or_else(|| errors::not_found(&key))?;
+    tested(call, |permission| world.may(permission, &key).is_ok())
+}
+
+fn tested(call: &Call, has: impl Fn(&str) -> bool) -> Result<Reply, Problem> {
     let asked = verbs::texts(&verbs::body(call)?, "permissions");
-    let has: Vec<Value> =
-        asked.into_iter().filter(|permission| world.permits(&project, permission)).map(Value::from).collect();
+    let has: Vec<Value> = asked.into_iter().filter(|permission| has(permission)).map(Value::from).collect();
     let body = if has.is_empty() { json!({}) } else { json!({ "permissions": has }) };
     Ok(Reply::json(200, &body))
 }

@@ -52,6 +52,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" GET "/compute/v1/projects/{}/global/networks/{}" "networks.get" verbs::get;
     "compute" GET "/compute/v1/projects/{}/regions/{}/subnetworks" "subnetworks.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/regions/{}/subnetworks/{}" "subnetworks.get" verbs::get;
+    "compute" ASK "/compute/v1/projects/{}/regions/{}/subnetworks/{}/testIamPermissions" "subnetworks.testIamPermissions" permissions::test_subnetwork;
     "compute" GET "/compute/v1/projects/{}/global/routes" "routes.list" lists::list;
     "compute" POST "/compute/v1/projects/{}/global/routes" "routes.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/global/routes/{}" "routes.get" verbs::get;

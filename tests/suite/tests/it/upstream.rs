@@ -133,7 +133,7 @@ fn type_of(kind: Kind) -> &'static str {
 /// The default as pflag prints it.
 fn default_of(flag: &Flag) -> String {
     match flag.kind {
-        Kind::List | Kind::Ints | Kind::CertKey => format!("[{}]", flag.default),
+        Kind::List | Kind::Pairs | Kind::Ints | Kind::CertKey => format!("[{}]", flag.default),
         _ => flag.default.to_owned(),
     }
 }

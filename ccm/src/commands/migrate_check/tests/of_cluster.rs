@@ -81,56 +81,170 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     ));
 }
 
-#[test]
-fn roles_that_will_be_applied_count_for_the_accounts_that_they_are_bound_to() {
+/// The findings where nothing else is granted.
+fn missing(granted: &Granted) -> Vec<String> {
     let options = options(&[]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
     let needs = rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider::default());
-    let missing = |granted: &Granted| {
-        let mut answers = rbac::Answers { granted: Default::default(), about_us: None };
-        answers.granted.extend(needs.questions().into_iter().map(|question| {
-            let is_granted = granted.allows(&question);
-            (question, is_granted)
-        }));
-        lines(rbac::checks(&needs, &answers))
-    };
-    let group = "rbac.authorization.k8s.io";
-    let role = |kind: &str, namespace: &str, rules: Value| {
-        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "rules": rules,
-            "metadata": {"name": "x", "namespace": namespace}})
-    };
-    let binding = |kind: &str, role_kind: &str, account: &str| {
-        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "x", "namespace": "kube-system"},
-            "roleRef": {"apiGroup": group, "kind": role_kind, "name": "x"},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}]})
-    };
+    let mut answers = rbac::Answers { granted: Default::default(), about_us: None };
+    answers.granted.extend(needs.questions().into_iter().map(|question| {
+        let is_granted = granted.allows(&question);
+        (question, is_granted)
+    }));
+    lines(rbac::checks(&needs, &answers))
+}
+
+fn granted(documents: impl IntoIterator<Item = Value>) -> Granted {
+    Granted::of(documents, "default".to_owned())
+}
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+fn role(kind: &str, namespace: &str, rules: Value) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "rules": rules,
+        "metadata": {"name": "x", "namespace": namespace}})
+}
+
+fn binding(kind: &str, role_kind: &str, account: &str) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": "x", "namespace": "kube-system"},
+        "roleRef": {"apiGroup": GROUP, "kind": role_kind, "name": "x"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}]})
+}
+
+#[test]
+fn roles_that_will_be_applied_count_for_the_accounts_that_they_are_bound_to() {
     let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     let whole = role("ClusterRole", "", all.clone());
     let bound = |binding: Value| json!({"apiVersion": "v1", "kind": "List", "items": [whole.clone(), binding]});
     let ccm = "cloud-controller-manager";
-    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "ClusterRole", ccm))])), ["info rbac"]);
-    let nothing = missing(&Granted::of([]));
+    assert_eq!(missing(&granted([bound(binding("ClusterRoleBinding", "ClusterRole", ccm))])), ["info rbac"]);
+    let nothing = missing(&granted([]));
     assert!(nothing.contains(&"error rbac nodes".to_owned()), "{nothing:?}");
     // Another account, a role that is not bound, a binding of another role, another kind of object.
-    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "ClusterRole", "other"))])), nothing);
-    assert_eq!(missing(&Granted::of([whole.clone()])), nothing);
-    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "Role", ccm))])), nothing);
-    assert_eq!(missing(&Granted::of([json!({"apiVersion": "v1", "kind": "ClusterRole", "rules": all})])), nothing);
+    assert_eq!(missing(&granted([bound(binding("ClusterRoleBinding", "ClusterRole", "other"))])), nothing);
+    assert_eq!(missing(&granted([whole.clone()])), nothing);
+    assert_eq!(missing(&granted([bound(binding("ClusterRoleBinding", "Role", ccm))])), nothing);
+    assert_eq!(missing(&granted([json!({"apiVersion": "v1", "kind": "ClusterRole", "rules": all})])), nothing);
     // In one namespace: the Lease, and no node.
     for (role_kind, role) in [("ClusterRole", whole.clone()), ("Role", role("Role", "kube-system", all.clone()))] {
-        let some = missing(&Granted::of([role, binding("RoleBinding", role_kind, ccm)]));
+        let some = missing(&granted([role, binding("RoleBinding", role_kind, ccm)]));
         assert!(some.contains(&"error rbac nodes".to_owned()), "{role_kind}: {some:?}");
         assert!(!some.contains(&"error rbac leases".to_owned()), "{role_kind}: {some:?}");
     }
     let of_lease = |names: Value| {
         let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": names,
             "verbs": ["get", "update"]}]);
-        missing(&Granted::of([role("Role", "kube-system", rules), binding("RoleBinding", "Role", ccm)]))
+        missing(&granted([role("Role", "kube-system", rules), binding("RoleBinding", "Role", ccm)]))
     };
     let count = |found: Vec<String>| found.iter().filter(|line| *line == "error rbac leases").count();
     // Only its creation is missing; watch is not needed where get is granted.
     assert_eq!(count(of_lease(json!([ccm]))), 1);
     assert_eq!(count(of_lease(json!(["another"]))), 2);
+}
+
+#[test]
+fn roles_and_bindings_without_a_namespace_are_in_that_of_kubectl() {
+    let all = || json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let ccm = "cloud-controller-manager";
+    let bound_to = |kind: &str, name: &str| {
+        let mut binding = binding("RoleBinding", kind, ccm);
+        binding["roleRef"]["name"] = json!(name);
+        binding["metadata"].as_object_mut().unwrap().remove("namespace");
+        binding
+    };
+    let of = |documents: &[Value], namespace: &str| missing(&Granted::of(documents.to_vec(), namespace.to_owned()));
+    let nothing = of(&[], "default");
+    for bound in [
+        [role("Role", "", all()), bound_to("Role", "x")],
+        [role("ClusterRole", "", all()), bound_to("ClusterRole", "x")],
+    ] {
+        assert_eq!(of(&bound, "default"), nothing);
+        let some = of(&bound, "kube-system");
+        assert!(some.contains(&"error rbac nodes".to_owned()), "{some:?}");
+        assert!(!some.contains(&"error rbac leases".to_owned()), "{some:?}");
+    }
+    let reader = [bound_to("Role", "extension-apiserver-authentication-reader")];
+    assert_eq!(of(&reader, "default"), nothing);
+    let rest: Vec<String> = nothing.into_iter().filter(|line| line != "warning rbac configmaps").collect();
+    assert_eq!(of(&reader, "kube-system"), rest);
+    // A Role does not replace the ClusterRole of the same name.
+    let both = [
+        role("ClusterRole", "", all()),
+        role("Role", "", json!([])),
+        binding("ClusterRoleBinding", "ClusterRole", ccm),
+    ];
+    assert_eq!(of(&both, "default"), ["info rbac"]);
+}
+
+#[test]
+fn roles_that_are_bound_to_a_group_count_for_its_accounts() {
+    let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    for (group, expected) in [
+        ("system:authenticated", true),
+        ("system:serviceaccounts", true),
+        ("system:serviceaccounts:kube-system", true),
+        ("system:serviceaccounts:default", false),
+    ] {
+        let mut bound = binding("ClusterRoleBinding", "ClusterRole", "");
+        bound["subjects"] = json!([{"kind": "Group", "name": group}]);
+        let found = missing(&granted([role("ClusterRole", "", all.clone()), bound]));
+        assert_eq!(found == ["info rbac"], expected, "{group}: {found:?}");
+    }
+}
+
+#[test]
+fn a_program_with_a_kubeconfig_is_not_reviewed_as_the_service_account_of_its_pod() {
+    let account = |owner: &str, args: &[&str]| {
+        let mut found = Found::default();
+        found.add(&of(json!({
+            "metadata": {"name": "ccm", "namespace": "kube-system", "ownerReferences": [{"kind": owner}]},
+            "spec": {"serviceAccountName": "ccm", "containers": [{"command": ["/cloud-controller-manager"], "args": args}]}})));
+        pods::account(&found.finish())
+    };
+    let of_pod = Some("system:serviceaccount:kube-system:ccm".to_owned());
+    assert_eq!(account("DaemonSet", &["--v=2"]), of_pod);
+    assert_eq!(account("DaemonSet", &["--kubeconfig="]), of_pod);
+    assert_eq!(account("DaemonSet", &["--kubeconfig=/etc/ccm/kubeconfig"]), Some(String::new()));
+    // kube-up
+    assert_eq!(account("Node", &["--v=2"]), Some(String::new()));
+
+    // Others can be asked about the accounts of the controllers only.
+    let refused = |more: &[&str]| {
+        let options = options(more);
+        let controllers: Vec<&Controller> = options.switched_on().collect();
+        let needs = rbac::needs("", &options, &controllers, &rbac::Provider::default());
+        lines(answered(&needs, None, |_| true))
+    };
+    assert_eq!(refused(&[]), ["warning rbac"], "of the user of this command");
+    let of_controllers = refused(&["--use-service-account-credentials"]);
+    assert!(of_controllers.contains(&"error rbac services/status".to_owned()), "{of_controllers:?}");
+    assert!(!of_controllers.iter().any(|line| line.contains("token") || line.contains("leases")), "{of_controllers:?}");
+}
+
+#[test]
+fn a_config_map_that_is_there_is_not_created_and_another_account_may_create_it() {
+    const UID: ConfigMapSpec = ConfigMapSpec { namespace: "kube-system", name: "ingress-uid", why: "names of objects" };
+    let refused = |own: &str, stored: Option<bool>, account: &str| {
+        let options = options(&[own]);
+        let provider = rbac::Provider { config_maps: vec![(&UID, stored)], ..rbac::Provider::default() };
+        let needs = rbac::needs(ACCOUNT, &options, &[], &provider);
+        let is_creation = |question: &str| question.contains("configmaps") && question.contains("\"create\"");
+        lines(answered(&needs, None, |question| is_creation(question) && question.contains(account)))
+    };
+    let (one, own) = ("--use-service-account-credentials=false", "--use-service-account-credentials");
+    for (own, stored, account, expected) in [
+        (one, Some(true), "", "info rbac"),
+        (one, Some(false), "", "error rbac configmaps"),
+        // The user of the command may not see it.
+        (one, None, "", "warning rbac configmaps"),
+        (own, Some(true), "", "info rbac"),
+        // As with the roles of kOps.
+        (own, Some(false), ACCOUNT, "info rbac"),
+        (own, Some(false), "kube-system:cloud-provider", "info rbac"),
+        (own, Some(false), "", "error rbac configmaps"),
+    ] {
+        assert_eq!(refused(own, stored, account), [expected], "{own} {stored:?} {account}");
+    }
 }
 
 #[test]
@@ -141,7 +255,7 @@ fn the_account_is_that_of_the_workload_in_the_files() {
                 "containers": [{"name": "c", "image": "example.com/ccm:1", "args": ["--cloud-provider=aws"]}]}}}})
     };
     let mine = workload("DaemonSet", "cloud", "mine");
-    let account = |documents: Vec<Value>| Granted::of(documents).account;
+    let account = |documents: Vec<Value>| granted(documents).account;
     let wanted = Some("system:serviceaccount:cloud:mine".to_owned());
     assert_eq!(account(vec![mine.clone()]), wanted);
     assert_eq!(account(vec![json!({"apiVersion": "v1", "kind": "List", "items": [mine.clone()]})]), wanted);

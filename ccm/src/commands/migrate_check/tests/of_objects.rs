@@ -137,6 +137,9 @@ fn an_error_of_the_cloud_has_its_own_fix() {
     let unclear = Lookup::Unknown(ProviderError::InstanceNotFound);
     let check = only(of_nodes(vec![(node("a", Some("fake://a")), unclear)], Vec::new()), "node-instance");
     assert!(check.fix.starts_with("if the machine exists: compare"), "{check:?}");
+    let no_credentials = Lookup::Unknown(ProviderError::unknown("no credentials for AWS"));
+    let check = only(of_nodes(vec![(node("a", Some("fake://a")), no_credentials)], Vec::new()), "node-instance");
+    assert_eq!(check.fix, "do what the message says; until then nothing is deleted");
 }
 
 #[test]

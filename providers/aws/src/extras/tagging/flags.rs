@@ -10,7 +10,7 @@ const SECTION: &str = "Tagging controller";
 
 #[rustfmt::skip]
 pub(crate) const FLAGS: [Flag; 6] = [
-    Flag::new(SECTION, "tags", Kind::List, "",
+    Flag::new(SECTION, "tags", Kind::Pairs, "",
         "Tags to apply to AWS resources in the tagging controller, in the form of key=value."),
     Flag::new(SECTION, "resources", Kind::Repeated, "",
         "AWS resources name to add/remove tags in the tagging controller. Only \"instance\" is known."),

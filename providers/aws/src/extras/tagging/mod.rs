@@ -77,8 +77,10 @@ enum Outcome {
 
 /// Hex MD5 of the sorted `key=value` pairs.
 fn digest(tags: &Tags) -> String {
-    let text = tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
-    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut pairs: Vec<String> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    // Not the order of the keys: `-`, `.` and `/` come before `=`.
+    pairs.sort();
+    Md5::digest(pairs.join(",")).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Tagging {

@@ -21,6 +21,9 @@ fn values(given: &[(&'static str, &str)]) -> FlagValues {
 fn the_digest_is_that_of_the_go_program_and_does_not_depend_on_order() {
     let tags = [("team", "web"), ("env", "prod")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(digest(&tags.into()), "d04af88331b9bc0c72c58472a599c4c0");
+    // Of the sorted pairs, not keys.
+    let tags = [("team", "web"), ("team-id", "7")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(digest(&tags.into()), "25925aa2b9234d48e0f4d95cc200e3d9");
 }
 
 #[test]

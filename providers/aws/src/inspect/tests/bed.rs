@@ -31,6 +31,7 @@ pub(super) struct Bed {
     pub(super) env: Env,
     pub(super) own_table: Option<String>,
     pub(super) makes_routes: bool,
+    pub(super) tags_instances: bool,
 }
 
 /// A node with the name and provider ID of its instance.
@@ -69,7 +70,7 @@ impl Bed {
         let world = World::default().launched(2);
         [1, 2].into_iter().for_each(|number| world.interface(number, |interface| interface.source_dest_check = false));
         let nodes = vec![Arc::new(node(1)), Arc::new(node(2))];
-        Self { world, nodes, env: env(), own_table: None, makes_routes: true }
+        Self { world, nodes, env: env(), own_table: None, makes_routes: true, tags_instances: false }
     }
 
     /// Changes the route table of the cluster.
@@ -124,7 +125,8 @@ impl Bed {
             ownership: self.env.ownership.clone(),
         };
         let (instances, balancers) = (Arc::new(instances), Arc::new(Engine::new(balancers)));
-        Inspector { api, instances, balancers, settings, routes, makes_routes: self.makes_routes, cluster }
+        let Self { makes_routes, tags_instances, .. } = *self;
+        Inspector { api, instances, balancers, settings, routes, makes_routes, tags_instances, cluster }
     }
 
     /// A Service with the balancer that the controller creates for it, and its hostname in the status.

@@ -73,7 +73,8 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
-    let (bed, web) = complete().await;
+    let (mut bed, web) = complete().await;
+    bed.tags_instances = true;
     bed.world.forget_dry_runs();
     let before = bed.objects();
     let text = of(&checks(&bed, &[&web]).await, "permissions");
@@ -160,6 +161,10 @@ async fn what_a_single_node_or_service_needs_makes_the_missing_permission_an_err
         ec2.instances.get_mut(&id(1)).unwrap().interfaces.push(more);
     });
     let line = missing(&bed, &[&web], "ec2:ModifyNetworkInterfaceAttribute").await;
+    assert!(line.starts_with("error"), "{line}");
+    let (mut bed, web) = complete().await;
+    bed.tags_instances = true;
+    let line = missing(&bed, &[&web], "ec2:DeleteTags").await;
     assert!(line.starts_with("error"), "{line}");
 }
 
@@ -373,7 +378,7 @@ async fn permissions_for_routes_are_not_checked_where_the_flags_make_none() {
     }
     bed.makes_routes = false;
     let text = of(&checks(&bed, &[&web]).await, "permissions");
-    has(&text, &["[ec2:CreateRoute] not checked: --configure-cloud-routes=false"]);
+    has(&text, &["[ec2:CreateRoute] not checked: no controller makes routes"]);
     assert!(!text.contains("ccm lacks"), "{text}");
 }
 

@@ -140,6 +140,15 @@ pub(crate) fn is_ec2_dns_name(name: &str) -> bool {
     private_name_address(name).is_some() && (domain == "ec2.internal" || domain.ends_with(".compute.internal"))
 }
 
+/// Whether such a name is one that EC2 gives in a region.
+pub(crate) fn is_dns_name_of(region: &str, name: &str) -> bool {
+    let domain = name.split_once('.').map_or("", |(_, domain)| domain);
+    match region {
+        "us-east-1" => domain == "ec2.internal",
+        _ => domain.strip_suffix(".compute.internal") == Some(region),
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Own {
     pub(crate) instance: InstanceId,

@@ -88,6 +88,9 @@ fn a_name_that_only_looks_like_an_instance_id_is_a_name() {
 #[test]
 fn only_names_that_ec2_gives_say_something_about_instances() {
     assert!(is_ec2_dns_name("ip-10-0-0-9.ec2.internal"));
+    assert!(is_dns_name_of("us-east-1", "ip-10-0-0-9.ec2.internal"));
+    assert!(is_dns_name_of("us-west-2", "ip-10-0-0-9.us-west-2.compute.internal"));
+    assert!(!is_dns_name_of("us-west-2", "ip-10-0-0-9.ec2.internal"));
     assert!(is_ec2_dns_name("ip-10-0-0-9.us-west-2.compute.internal"));
     for name in ["ip-10-0-0-9.corp.example", "ip-10-0-0-9", "worker-1.ec2.internal", "ip-10-0-0.ec2.internal", ""] {
         assert!(!is_ec2_dns_name(name), "{name}");

@@ -53,8 +53,8 @@ impl Instances {
         Ok(found.into_iter().filter_map(by_id).collect())
     }
 
-    /// Live instances of the cluster by their private DNS names; several per name if EC2 has several. Without a cluster ID,
-    /// those of the VPC: the networks of several VPCs may be the same.
+    /// Live instances by their private DNS names, of the cluster and others; several per name if EC2 has several. Without a
+    /// cluster ID, those of the VPC: the networks of several VPCs may be the same.
     pub(crate) async fn by_names(
         &self,
         names: &BTreeSet<String>,
@@ -69,8 +69,7 @@ impl Instances {
             self.0.instances(&query).await
         });
         let answers = futures::future::try_join_all(calls).await?;
-        let members = answers.into_iter().flatten().filter(|instance| ownership.is_member(&instance.tags));
-        Ok(members.map(Arc::new).collect())
+        Ok(answers.into_iter().flatten().map(Arc::new).collect())
     }
 
     /// All instances with the cluster's tag, 1,000 per page; without a cluster ID, all of the VPC. Tags are left out:

@@ -67,7 +67,8 @@ type Observed = directory::Observed<Ec2>;
 
 pub(crate) fn instances(settings: Settings, api: Arc<dyn Api>, zones: Arc<Zones>, cluster: Cluster) -> Ec2Instances {
     let topology = Topology::new(api.clone(), settings.topology_types.clone());
-    let source = Ec2 { instances: Instances(api), ownership: settings.ownership.clone(), vpc: settings.vpc.clone() };
+    let (ownership, region, vpc) = (settings.ownership.clone(), settings.region.clone(), settings.vpc.clone());
+    let source = Ec2 { instances: Instances(api), ownership, region, vpc };
     Nodes::new(Ec2Nodes { settings, zones, topology }, source, cluster)
 }
 

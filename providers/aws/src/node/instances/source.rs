@@ -23,6 +23,7 @@ const PAGE: usize = 1000;
 pub(crate) struct Ec2 {
     pub(super) instances: Instances,
     pub(super) ownership: Ownership,
+    pub(super) region: String,
     pub(super) vpc: String,
 }
 
@@ -67,8 +68,38 @@ impl Ec2 {
     }
 
     async fn by_name(&self, names: BTreeSet<String>) -> Answers {
-        let found = self.instances.by_names(&names, &self.ownership, &self.vpc).await;
-        answers(names, &found.map(by_name), Wanted::Name)
+        let found = self.instances.by_names(&names, &self.ownership, &self.vpc).await.map(by_name);
+        let answer = |name: String| {
+            let seen = found.as_ref().map(|found| self.of_name(&name, found.get(&name))).map_err(Clone::clone);
+            (Wanted::Name(name), seen)
+        };
+        names.into_iter().map(answer).collect()
+    }
+
+    /// What the instances with a name show. One of this VPC without the tag of the cluster may well be that of the node;
+    /// a name of another region is none that EC2 gives here.
+    fn of_name(&self, name: &str, found: Option<&Vec<Arc<Instance>>>) -> Seen<Found> {
+        let all = found.into_iter().flatten().cloned();
+        let (members, others): (Vec<_>, Vec<_>) = all.partition(|instance| self.ownership.is_member(&instance.tags));
+        if !members.is_empty() {
+            return one_of(&members.into_iter().map(Found::Ec2).collect());
+        }
+        let other = others.iter().find(|instance| instance.vpc == self.vpc);
+        if let (Some(other), Some(tag)) = (other, self.ownership.cluster_key()) {
+            return Seen::Unclear(format!(
+                "instance {} has the private DNS name {name:?}, but not the tag {tag}: add the tag, or set the provider ID \
+                 of the node",
+                other.id
+            ));
+        }
+        match identity::is_ec2_dns_name(name) && !identity::is_dns_name_of(&self.region, name) {
+            true => Seen::Unclear(format!(
+                "EC2 gives no instance in {} the private DNS name {name:?}: see the domain name in the DHCP options of the \
+                 VPC and the region of the configuration, or set the provider ID of the node",
+                self.region
+            )),
+            false => Seen::Unlisted,
+        }
     }
 
     async fn by_address(&self, addresses: BTreeSet<Ipv4Addr>) -> Answers {
@@ -80,10 +111,10 @@ impl Ec2 {
     }
 }
 
-fn by_name(instances: Vec<Arc<Instance>>) -> BTreeMap<String, Vec<Found>> {
-    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+fn by_name(instances: Vec<Arc<Instance>>) -> BTreeMap<String, Vec<Arc<Instance>>> {
+    let mut by_name: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();
     for instance in instances {
-        by_name.entry(instance.private_dns_name.clone()).or_default().push(Found::Ec2(instance));
+        by_name.entry(instance.private_dns_name.clone()).or_default().push(instance);
     }
     by_name
 }
@@ -125,7 +156,8 @@ impl Source for Ec2 {
         let by_id = instances.into_iter().filter_map(|found| Some((id(&found)?, Seen::One(Found::Ec2(found)))));
         let mut listed: BTreeMap<Wanted, Seen<Found>> = by_id.collect();
         let size = listed.len();
-        listed.extend(named.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
+        let of_name = |found: Vec<Arc<Instance>>| one_of(&found.into_iter().map(Found::Ec2).collect());
+        listed.extend(named.into_iter().map(|(name, found)| (Wanted::Name(name), of_name(found))));
         Ok((size, listed))
     }
 

@@ -88,6 +88,22 @@ async fn without_a_cluster_id_an_instance_of_another_vpc_has_no_name_here() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_instance_lacks_the_tag_of_the_cluster_is_not_gone() {
+    let world = Arc::new(World::with(2));
+    world.instance(1, |instance| instance.tags.clear());
+    let lookup = async |node: NodeRef| provider(&world, &[]).lookup(&[node], Aspects::LIFECYCLE).await.remove(0);
+    let error = unknown(&lookup(nameless(1)).await);
+    assert!(error.contains(&id(1)) && error.contains("tag kubernetes.io/cluster/c1"), "{error}");
+    // The same network in another VPC.
+    world.instance(1, |instance| instance.vpc = "vpc-2".to_owned());
+    let gone = lookup(nameless(1)).await;
+    assert!(matches!(gone, Lookup::Gone(_)), "{gone:?}");
+    // A domain name that somebody has copied from another region.
+    let error = unknown(&lookup(named("ip-10-0-0-9.ec2.internal")).await);
+    assert!(error.contains("us-west-2") && error.contains("DHCP options"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_that_names_nobody_is_sorted_out_by_filter() {
     let world = Arc::new(World::with(450));
     let (code, message) = ("InvalidInstanceID.NotFound".to_owned(), "The instance IDs 'some' do not exist".to_owned());
@@ -120,7 +136,7 @@ async fn an_instance_that_a_good_answer_leaves_out_needs_a_second_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_provider_id_is_gone_when_no_instance_has_its_name() {
     let world = Arc::new(World::with(1));
-    let nodes = [nameless(1), named("ip-10-9-9-9.ec2.internal"), named("worker-1.corp.example")];
+    let nodes = [nameless(1), named("ip-10-9-9-9.us-west-2.compute.internal"), named("worker-1.corp.example")];
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
     assert_eq!(metadata(&answers[0]).provider_id, format!("aws:///us-west-2a/{}", id(1)));
     assert_eq!((&evidence(&answers[1]).kind, evidence(&answers[1]).grace), (&EvidenceKind::Unlisted, GRACE));

@@ -50,6 +50,8 @@ const ATTEMPT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Sdk {
     http: SharedHttpClient,
+    /// The one for the metadata service.
+    metadata_http: SharedHttpClient,
     caller: Caller<Operation>,
     metrics: CallMetrics,
     is_metadata_off: bool,
@@ -58,13 +60,17 @@ pub(crate) struct Sdk {
 impl Sdk {
     pub(crate) fn from_environment(caller: Caller<Operation>, metrics: CallMetrics) -> Result<Self, ProviderError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let is_metadata_off =
-            variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        Ok(Self { http: super::http::client(&variable)?, caller, metrics, is_metadata_off })
+        let is_true = |name| variable(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let http = super::http::client(&variable)?;
+        let metadata_http = match is_true("AWS_EC2_METADATA_V1_DISABLED") {
+            true => http.clone(),
+            false => super::metadata::client(http.clone()),
+        };
+        Ok(Self { http, metadata_http, caller, metrics, is_metadata_off: is_true("AWS_EC2_METADATA_DISABLED") })
     }
 
     fn metadata_client(&self, config: &Config) -> Result<imds::Client, ProviderError> {
-        let provider = ProviderConfig::without_region().with_http_client(self.http.clone());
+        let provider = ProviderConfig::without_region().with_http_client(self.metadata_http.clone());
         let builder = imds::Client::builder().configure(&provider);
         let builder = match config.override_for(Endpoint::Metadata, "") {
             None => builder,
@@ -96,7 +102,8 @@ impl Sdk {
     async fn with_chain(&self, base: SdkConfig, metadata: imds::Client) -> SdkConfig {
         let provider = ProviderConfig::without_region()
             .with_region(base.region().cloned())
-            .with_http_client(self.http.clone())
+            // A profile may name the metadata service, too.
+            .with_http_client(self.metadata_http.clone())
             .with_use_fips(base.use_fips())
             .with_use_dual_stack(base.use_dual_stack())
             .with_behavior_version(Some(behavior()));
@@ -193,7 +200,7 @@ impl Intercept for UserAgent {
     }
 }
 
-/// The metadata service of the instance. Always IMDSv2.
+/// The metadata service of the instance.
 #[derive(Debug)]
 struct Imds {
     client: imds::Client,

@@ -6,8 +6,9 @@ use std::process::Command;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, NetworkSeed};
-use ccm_cloudsim::aws::imds::ImdsOptions;
+use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::server::Request;
 use ccm_provider::metric::Registry;
 
@@ -26,7 +27,8 @@ fn sdk(variables: &'static [(&'static str, &'static str)]) -> Sdk {
     let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let http = super::super::http::client(&get).unwrap();
     let (caller, metrics) = caller(&Registry::new());
-    Sdk { http, caller, metrics, is_metadata_off: true }
+    let metadata_http = super::super::metadata::client(http.clone());
+    Sdk { http, metadata_http, caller, metrics, is_metadata_off: true }
 }
 
 /// In us-west-2, with fixed keys instead of the chain.
@@ -157,6 +159,54 @@ async fn the_sdk_makes_one_attempt() {
     assert_eq!(stub.requests().len(), 1);
 }
 
+fn instance(aws: &Aws) -> String {
+    let seed = NetworkSeed { zones: vec!['a'], ..NetworkSeed::default() };
+    let network = aws.world(|world| seed::network(world, &seed)).unwrap();
+    let seed = InstanceSeed { subnets: network.public, ..InstanceSeed::default() };
+    aws.world(|world| seed::instances(world, &seed)).unwrap().remove(0)
+}
+
+/// An instance and its metadata service as it appears in a pod: requests for a token get this status; `None`: the answer
+/// passes one hop and does not arrive.
+struct Pod {
+    aws: Aws,
+    own: String,
+    metadata: Imds,
+}
+
+impl Pod {
+    fn start(status: Option<u16>, are_tokens_optional: bool) -> Self {
+        let aws = Aws::start(Options::default()).unwrap();
+        let own = instance(&aws);
+        aws.world(|world| {
+            let options = world.ec2.instances.get_mut(&own).unwrap();
+            (options.metadata_hops, options.metadata_tokens_optional) = (1, are_tokens_optional);
+        });
+        if let Some(status) = status {
+            let refused = Fault::Status { status, body: String::new() };
+            aws.fault(Rule::every(refused).on("imds", "/latest/api/token"));
+        }
+        let metadata = aws.imds(&own, ImdsOptions { hops: 2, ..ImdsOptions::default() }).unwrap();
+        Self { aws, own, metadata }
+    }
+
+    /// The own instance, as the start of the program finds it.
+    fn client(&self) -> Arc<dyn Metadata> {
+        let sdk = Sdk { is_metadata_off: false, ..sdk(&[]) };
+        sdk.metadata(&config(&override_of("ec2imds", &self.metadata.url()))).unwrap()
+    }
+
+    /// Runs the program with the credentials of the instance.
+    fn run(&self, elb: &Running, more: &[(&str, &str)]) -> String {
+        let (metadata, elb) = (self.metadata.url(), elb.url());
+        let variables = [
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.as_str()),
+            ("AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING", &elb),
+        ];
+        run(&[&variables, more].concat())
+    }
+}
+
 /// Not a test: the part that runs in a separate process, which [`run`] starts.
 #[tokio::test]
 #[ignore = "started by the tests below"]
@@ -214,13 +264,10 @@ fn requests_of_the_program_are_signed_with_the_same_credentials_to_their_end() {
             elb_answer("AssumeRole", &ASSUMED.replace("2099-01-01T00:00:00Z", &end.to_string()))
         });
         let aws = Aws::start(Options::default()).unwrap();
-        let seed = NetworkSeed { zones: vec!['a'], ..NetworkSeed::default() };
-        let network = aws.world(|world| seed::network(world, &seed)).unwrap();
-        let seed = InstanceSeed { subnets: network.public, ..InstanceSeed::default() };
-        let own = aws.world(|world| seed::instances(world, &seed)).unwrap();
+        let own = instance(&aws);
         // Those that assume the role live longer.
         let lifetime = if role.is_empty() { left } else { Duration::from_secs(3600) };
-        let metadata = aws.imds(&own[0], ImdsOptions { lifetime, ..ImdsOptions::default() }).unwrap();
+        let metadata = aws.imds(&own, ImdsOptions { lifetime, ..ImdsOptions::default() }).unwrap();
         let output = run(&[
             ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata.url()),
             ("AWS_ENDPOINT_URL_STS", &sts.url()),
@@ -257,6 +304,54 @@ fn a_refusing_metadata_service_is_explained() {
     let imds = Running::start(|_, _| reply(403, ""));
     let output = run(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &imds.url())]);
     assert!(output.contains("the instance metadata service refuses (HTTP 403): it is switched off"), "{output}");
+}
+
+#[tokio::test]
+async fn in_a_pod_the_optional_token_is_done_without() {
+    for status in [None, Some(403), Some(404), Some(405)] {
+        let pod = Pod::start(status, true);
+        let client = pod.client();
+        assert_eq!(client.instance_id().await.as_ref(), Ok(&pod.own), "{status:?}");
+        assert_eq!(client.identity().await.unwrap().instance_id, pod.own, "{status:?}");
+        let elb = no_balancers();
+        let output = pod.run(&elb, &[]);
+        assert_eq!(output.matches("found 0").count(), 3, "{status:?}: {output}");
+        let requests = elb.requests();
+        assert!(header(&requests[0], "authorization").contains("Credential=ASIA"), "{status:?}: {requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn in_a_pod_a_required_token_that_is_not_to_be_had_is_explained() {
+    for status in [None, Some(403), Some(404), Some(405)] {
+        let pod = Pod::start(status, false);
+        for text in [pod.client().instance_id().await.unwrap_err(), pod.run(&no_balancers(), &[])] {
+            assert!(text.contains("a request without a token is refused): in a pod, run with hostNetwork"), "{text}");
+            assert!(text.contains("--http-put-response-hop-limit 2"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_used_again_as_soon_as_they_are_to_be_had() {
+    let pod = Pod::start(Some(404), true);
+    let client = pod.client();
+    client.instance_id().await.unwrap();
+    pod.aws.faults(Faults::clear);
+    pod.aws.world(|world| {
+        let options = world.ec2.instances.get_mut(&pod.own).unwrap();
+        (options.metadata_hops, options.metadata_tokens_optional) = (2, false);
+    });
+    assert_eq!(client.instance_id().await, Ok(pod.own));
+}
+
+#[test]
+fn the_environment_forbids_to_do_without_a_token() {
+    let pod = Pod::start(Some(404), true);
+    let output = pod.run(&no_balancers(), &[("AWS_EC2_METADATA_V1_DISABLED", "true")]);
+    assert!(output.contains("no AWS credentials"), "{output}");
+    let read: Vec<String> = pod.aws.ledger(|ledger| ledger.since(0).map(|entry| entry.action.clone()).collect());
+    assert!(!read.is_empty() && read.iter().all(|path| path == "/latest/api/token"), "{read:?}");
 }
 
 #[test]

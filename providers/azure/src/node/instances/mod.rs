@@ -21,7 +21,7 @@ use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::source::{Compute, JUST_READ};
-use super::fleet::{Ages, EACH_DEADLINE, Fleet, Holder, Interfaces, PublicIps, States};
+use super::fleet::{Ages, Asked, EACH_DEADLINE, Fleet, Holder, Interfaces, PublicIps, States};
 use super::identity::{Foreign, Key, Wanted, provider_id, wanted};
 use super::machine::{IpConfig, Machine, State};
 use super::zones::zone_label;
@@ -266,7 +266,8 @@ impl AzureNodes {
             let ids: Vec<ArmId> = ids.collect();
             let lacks = |list: &Interfaces| ids.iter().any(|id| !list.has(id));
             let read = |age, not_before: Option<Instant>| {
-                self.fleet.interfaces(&holder, &ids, until, age, not_before.max(since(&holder)))
+                let not_before = not_before.max(since(&holder));
+                self.fleet.interfaces(Asked { holder: &holder, ids: &ids, until, age, not_before })
             };
             let list = whole(read, age, lacks).await;
             (holder, list)
@@ -283,7 +284,8 @@ impl AzureNodes {
             let age = self.settings.ages.of_holder(&holder);
             let lacks = |list: &PublicIps| ids.iter().any(|id| !list.has(id));
             let read = |age, not_before: Option<Instant>| {
-                self.fleet.public_ips(&holder, &ids, until, age, not_before.max(since(&holder)))
+                let not_before = not_before.max(since(&holder));
+                self.fleet.public_ips(Asked { holder: &holder, ids: &ids, until, age, not_before })
             };
             let list = whole(read, age, lacks).await;
             (holder, list)

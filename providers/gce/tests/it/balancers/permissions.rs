@@ -7,7 +7,7 @@ use ccm_provider::{Aspects, Claims, Lookup, NewRoute, PersistentVolume, Route, S
 use ccm_provider_contract::denied::{self, Denied};
 use serde_json::json;
 
-use super::scene::{Scene, internal, service};
+use super::scene::{Scene, internal, service, set};
 use crate::bed::{CLUSTER, PROJECT, ZONE};
 
 struct Role {
@@ -24,6 +24,8 @@ const KOPS: &str = "kOps on Google Cloud";
 const KUBEONE: &str = "KubeOne on Google Cloud";
 const ANY: &[&str] = &[MANIFEST, KOPS, KUBEONE];
 
+/// Of `compute.networkUser`, what a subnetwork can grant.
+const NETWORK_USER: [&str; 3] = ["compute.subnetworks.get", "compute.subnetworks.list", "compute.subnetworks.use"];
 const FIREWALL_WRITES: [&str; 3] = ["compute.firewalls.create", "compute.firewalls.update", "compute.firewalls.delete"];
 
 /// The contents of the predefined roles: Google's list of roles and permissions, as of August 2026.
@@ -138,7 +140,7 @@ const ROLES: &[Role] = &[
             "compute.networks.use",
             "compute.projects.get",
             "compute.routes.*",
-            "compute.subnetworks.list",
+            "compute.subnetworks.*",
         ]),
         with: ANY,
     },
@@ -155,6 +157,10 @@ const ROLES: &[Role] = &[
     },
 ];
 
+fn texts(permissions: &[&str]) -> Vec<String> {
+    permissions.iter().map(|permission| (*permission).to_owned()).collect()
+}
+
 async fn scene(role: &Role) -> Scene {
     let project = if role.host_lacks.is_some() { "host" } else { PROJECT };
     let seed = ClusterSeed { network_project: project, ..Scene::seed() };
@@ -163,10 +169,11 @@ async fn scene(role: &Role) -> Scene {
         scene.ensure(&mut of_kind("old", kind)).await;
     }
     scene.cloud().world(|world| world.disk(PROJECT, ZONE, "disk"));
-    let texts = |lacks: &[&str]| lacks.iter().map(|permission| (*permission).to_owned()).collect();
+    let subnetwork = scene.bed.subnetwork.clone();
     scene.cloud().change(|options| {
         options.denied = [(PROJECT.to_owned(), texts(role.lacks))].into();
         options.denied.extend(role.host_lacks.map(|lacks| ("host".to_owned(), texts(lacks))));
+        options.granted.extend(role.host_lacks.map(|_| (subnetwork, texts(&NETWORK_USER))));
     });
     scene.cluster.add_node(scene.nodes[0].clone());
     scene.restart_with(&["configure-cloud-routes"]).await;
@@ -181,8 +188,8 @@ fn of_kind(name: &str, kind: &str) -> Service {
     if kind == "internal" { internal(service) } else { service }
 }
 
-async fn services(scene: &mut Scene, refused: &mut Denied) {
-    for kind in KINDS {
+async fn services(scene: &mut Scene, kinds: &[&str], refused: &mut Denied) {
+    for kind in kinds {
         let mark = scene.cloud().mark();
         refused.note(&format!("sync {kind}"), scene.try_ensure(&mut of_kind("old", kind)).await);
         assert_eq!(scene.writes(mark), [] as [&str; 0], "what exists is right");
@@ -192,14 +199,14 @@ async fn services(scene: &mut Scene, refused: &mut Denied) {
             scene.nodes.push(scene.bed.node("k8s-node-2"));
         }
         scene.nodes.retain(|node| names.contains(&&*node.name));
-        for kind in KINDS {
+        for kind in kinds {
             let answer = scene.ask(&mut of_kind("old", kind), ServiceAction::UpdateHosts).await.0;
             let (is_done, hosts) = (answer.is_ok(), scene.hosts(kind));
             refused.note(&format!("hosts {kind}"), answer);
             assert!(!is_done || hosts == names.len(), "{kind}: {hosts}");
         }
     }
-    for kind in KINDS {
+    for kind in kinds {
         let mut new = of_kind("new", kind);
         refused.note(&format!("new {kind}"), scene.try_ensure(&mut new).await);
         for mut service in [new, of_kind("old", kind)] {
@@ -237,13 +244,18 @@ async fn others(scene: &Scene, refused: &mut Denied) {
     refused.note("volume", provider.volumes().unwrap().labels(&[volume]).await.remove(0));
 }
 
-/// The permissions in errors of `migrate-check`.
-async fn checked(scene: &Scene) -> String {
-    let services = KINDS.map(|kind| of_kind("old", kind).into()).into();
+/// The missing permissions in findings of `migrate-check` of one severity, and what is said about them.
+async fn found(scene: &Scene, services: &[Service], severity: Severity) -> Vec<String> {
+    let services = services.iter().map(|service| service.clone().into()).collect();
     let claims = Claims { nodes: scene.nodes.clone(), services };
     let checks = scene.provider().inspect().unwrap().migration_checks(CLUSTER, &claims).await;
-    let errors = checks.into_iter().filter(|it| it.check == "permissions" && it.severity == Severity::Error);
-    errors.map(|check| check.message).collect()
+    let found = checks.into_iter().filter(|it| it.check == "permissions" && it.severity == severity);
+    found.map(|check| check.message).collect()
+}
+
+async fn errors(scene: &Scene, kinds: &[&str]) -> String {
+    let services: Vec<Service> = kinds.iter().map(|kind| of_kind("old", kind)).collect();
+    found(scene, &services, Severity::Error).await.concat()
 }
 
 #[tokio::test]
@@ -251,19 +263,109 @@ async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
     let mut lines = Vec::new();
     for role in ROLES {
         let (mut scene, mut refused) = (scene(role).await, Denied::default());
-        let errors = checked(&scene).await;
+        let errors = errors(&scene, &KINDS).await;
         others(&scene, &mut refused).await;
-        services(&mut scene, &mut refused).await;
+        services(&mut scene, &KINDS, &mut refused).await;
         let warned = denied::warned(&scene.events());
         assert!(warned.len() <= 1, "{}: {warned:?}", role.name);
         lines.push(refused.line(role.name, role.with, &warned));
         // Nothing shows whether there are volumes.
         refused.0.remove("volume");
         assert_eq!(refused.0.is_empty(), errors.is_empty(), "{}: {errors}", role.name);
+        let of_services = refused.0.keys().any(|work| !["nodes", "route"].contains(&&**work));
+        assert_eq!(errors.contains("Services"), of_services, "{}: {errors}", role.name);
         for permission in refused.0.values() {
             assert!(errors.contains(permission), "{}: {permission} in {errors}", role.name);
         }
         scene.is_correct();
     }
     denied::listed(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/policies.txt"), &lines);
+}
+
+/// The permissions of the other kind, and those for the groups of instances where another program manages them.
+#[tokio::test]
+async fn what_no_service_needs_is_not_missed() {
+    const OF_TARGETS: &[&str] = &["compute.addresses.use", "compute.httpHealthChecks.*", "compute.targetPools.*"];
+    const OF_BACKENDS: &[&str] = &[
+        "compute.addresses.createInternal",
+        "compute.addresses.deleteInternal",
+        "compute.addresses.useInternal",
+        "compute.healthChecks.*",
+        "compute.instanceGroups.*",
+        "compute.regionBackendServices.*",
+        "compute.subnetworks.use",
+    ];
+    for (kind, lacks) in [("external", OF_BACKENDS), ("internal", OF_TARGETS)] {
+        let role = Role { name: kind, lacks, host_lacks: None, with: ANY };
+        let (mut scene, mut refused) = (scene(&role).await, Denied::default());
+        assert_eq!(errors(&scene, &[kind]).await, "", "{kind}");
+        services(&mut scene, &[kind], &mut refused).await;
+        assert!(refused.0.is_empty(), "{kind}: {:?}", refused.0);
+        let other = KINDS.into_iter().find(|other| *other != kind).unwrap();
+        let missed = errors(&scene, &[other]).await;
+        for permission in lacks {
+            assert!(missed.contains(permission.trim_end_matches('*')), "{other}: {permission} in {missed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn services_of_another_controller_need_nothing_but_a_look_for_what_was_made_here() {
+    let role = Role { name: "none", lacks: &[], host_lacks: None, with: ANY };
+    let mut scene = scene(&role).await;
+    scene.cloud().change(|options| {
+        let all = ["addresses", "firewalls", "forwardingRules", "healthChecks", "httpHealthChecks", "instanceGroups"];
+        let more = ["regionBackendServices", "subnetworks", "targetPools"];
+        let all = all.iter().chain(&more).map(|kind| format!("compute.{kind}.*"));
+        options.denied = [(PROJECT.to_owned(), all.collect())].into();
+    });
+    let marked = |kind: &str, finalizer: &str| {
+        let mut service = of_kind("new", kind);
+        service.metadata.finalizers = vec![finalizer.to_owned()];
+        service
+    };
+    let mut rbs = of_kind("new", "external");
+    set(&mut rbs, "cloud.google.com/l4-rbs", "enabled");
+    for mut service in [rbs, marked("external", "gke.networking.io/l4-netlb-v2")] {
+        assert_eq!(found(&scene, &[service.clone()], Severity::Error).await, [""; 0], "{service:?}");
+        assert!(scene.try_ensure(&mut service).await.unwrap_err().is_implemented_elsewhere());
+    }
+    let mut subsetted = marked("internal", "gke.networking.io/l4-ilb-v2");
+    let missing = found(&scene, &[subsetted.clone()], Severity::Error).await.concat();
+    assert!(missing.contains("compute.regionBackendServices.get") && !missing.contains(".create"), "{missing}");
+    assert!(scene.refused(&mut subsetted).await.contains("compute."));
+    // Our own classes have their own controller.
+    let mut classed = of_kind("new", "external");
+    classed.spec.load_balancer_class = Some("networking.gke.io/l4-regional-internal-legacy".to_owned());
+    assert_eq!(found(&scene, &[classed.clone()], Severity::Error).await, [""; 0]);
+    scene.restart_with(&["controllers=gke-service"]).await;
+    let missing = found(&scene, &[classed], Severity::Error).await.concat();
+    assert!(missing.contains("compute.regionBackendServices.create") && !missing.contains("targetPools"), "{missing}");
+}
+
+/// The administrators of a shared network let the cluster use some subnetworks.
+#[tokio::test]
+async fn each_subnetwork_of_a_service_is_asked_for_its_use_and_an_unknown_one_may_grant_it() {
+    let role = ROLES.iter().find(|role| role.name.contains("one subnetwork only")).unwrap();
+    let mut scene = scene(role).await;
+    let web = of_kind("old", "internal");
+    assert!(
+        !found(&scene, std::slice::from_ref(&web), Severity::Error).await.concat().contains("compute.subnetworks.use")
+    );
+    let mut other = of_kind("new", "internal");
+    set(&mut other, "networking.gke.io/internal-load-balancer-subnet", "other");
+    let network = "projects/host/global/networks/default";
+    let path = scene.cloud().world(|world| world.subnetwork(network, "us-central1", "other", "10.9.0.0/24", &[]));
+    scene.cloud().change(|options| drop(options.granted.insert(path, texts(&["compute.subnetworks.list"]))));
+    let missing = found(&scene, &[web.clone(), other.clone()], Severity::Error).await.concat();
+    assert!(missing.contains("compute.subnetworks.use"), "{missing}");
+    assert!(scene.refused(&mut other).await.contains("compute.subnetworks.use"));
+    // Neither configured nor to be read.
+    scene.cloud().change(|options| options.denied.get_mut("host").unwrap().push("compute.networks.get".to_owned()));
+    scene.without_subnetwork().await;
+    assert!(
+        !found(&scene, std::slice::from_ref(&web), Severity::Error).await.concat().contains("compute.subnetworks.use")
+    );
+    let doubt = found(&scene, &[web], Severity::Warning).await.concat();
+    assert!(doubt.contains("compute.subnetworks.use; it may be granted on the subnetwork alone"), "{doubt}");
 }

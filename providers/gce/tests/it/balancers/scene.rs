@@ -100,7 +100,7 @@ impl Scene {
 
     /// A new process that has to find the subnetwork itself.
     pub(super) async fn without_subnetwork(&mut self) {
-        self.more.clear();
+        self.more = self.more.split_once('\n').map(|(_, more)| more.to_owned()).unwrap_or_default();
         self.restart().await;
     }
 

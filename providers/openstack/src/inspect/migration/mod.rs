@@ -52,7 +52,7 @@ async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
     };
     let subject = format!("router {router}");
     if !openstack.makes_routes {
-        return vec![Check::good(CHECK, subject, "not checked: --configure-cloud-routes=false")];
+        return vec![Check::good(CHECK, subject, "not checked: no controller makes routes")];
     }
     let routes = match openstack.client.router(router).await {
         Ok(found) => found.routes,

@@ -132,6 +132,28 @@ async fn nothing_follows_while_nova_fails() {
     }
 }
 
+/// Nova takes too long to list a large project.
+#[tokio::test]
+async fn while_the_servers_are_not_listed_each_is_read_alone() {
+    let world = World::with(20).await;
+    let whole = Rule { params: Some("limit=".to_owned()), ..Rule::every(Fault::Html { status: 504 }) };
+    world.cloud.fault(whole.on("compute", "server_list"));
+    let mut nodes: Vec<NodeRef> = (1..=20).map(|number| known(&world.id(&format!("n{number}")))).collect();
+    nodes.extend([known(MISSING), named("none")]);
+    let instances = provider(&world, &[]);
+    // The second list is compared with the name that no server has. Neither is repeated for some minutes.
+    for lists in [2, 0] {
+        let answers = instances.lookup(&nodes, Aspects::LIFECYCLE).await;
+        for answer in &answers[..20] {
+            found(answer);
+        }
+        evidence(&answers[20]);
+        unknown(&answers[21]);
+        let calls = world.calls();
+        assert_eq!((count(&calls, "server_get"), count(&calls, "server_list")), (21, lists + 1), "{calls:?}");
+    }
+}
+
 /// Proxies and gateways send a 404 of their own while Nova is unavailable.
 #[tokio::test]
 async fn a_404_that_is_not_in_the_words_of_nova_is_no_evidence() {

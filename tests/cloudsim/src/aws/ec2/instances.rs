@@ -159,7 +159,8 @@ fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
     xml.list("networkInterfaceSet", "item", interfaces, |xml, (id, found)| interface(xml, ec2, id, found, true));
     xml.raw("<ebsOptimized>false</ebsOptimized><enaSupport>true</enaSupport>");
     xml.elem("metadataOptions", |xml| {
-        xml.raw("<state>applied</state><httpTokens>required</httpTokens>");
+        xml.raw("<state>applied</state>");
+        xml.value("httpTokens", if found.metadata_tokens_optional { "optional" } else { "required" });
         xml.value("httpPutResponseHopLimit", found.metadata_hops);
         xml.raw("<httpEndpoint>enabled</httpEndpoint>");
     });

@@ -178,6 +178,7 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
         private_dns,
         interfaces,
         metadata_hops: 2,
+        metadata_tokens_optional: false,
         tags: launch.tags,
     };
     world.ec2.index.by_dns.entry(instance.private_dns.clone()).or_default().insert(id.clone());

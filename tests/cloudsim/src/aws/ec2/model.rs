@@ -233,6 +233,9 @@ pub struct Instance {
     pub topology: Vec<String>,
     /// The maximum number of hops for a token answer of the metadata service.
     pub metadata_hops: u8,
+    /// Whether the metadata service answers requests without a token.
+    #[serde(default)]
+    pub metadata_tokens_optional: bool,
     pub tags: Tags,
 }
 

@@ -301,6 +301,10 @@ fn instance_metadata_is_that_of_the_instance() {
     aws.fault(Rule::every(Fault::Status { status: 503, body: String::new() }).on("imds", "/latest/meta-data/*"));
     assert_eq!(get("/latest/meta-data/instance-id").status, 503);
     assert_eq!(aws.ledger(|ledger| ledger.counts(0)["imds:/latest/meta-data/instance-id"]), 4);
+    aws.faults(Faults::clear);
+    aws.world(|world| world.ec2.instances.get_mut(&id).unwrap().metadata_tokens_optional = true);
+    assert_eq!(send(&imds.url(), "GET", "/latest/meta-data/instance-id", &[], "").unwrap().text, id);
+    assert_eq!(get("/latest/meta-data/instance-id").status, 401, "a token counts even if none is needed");
     let far = aws.imds(&id, ImdsOptions { disabled: true, ..ImdsOptions::default() }).unwrap();
     assert_eq!(send(&far.url(), "PUT", "/latest/api/token", &[], "").unwrap().status, 403);
     let limit = aws.world(|world| world.ec2.instances[&id].metadata_hops);

@@ -24,6 +24,8 @@ const OF_ROUTES: [&str; 3] = ["CreateRoute", "ReplaceRoute", "DeleteRoute"];
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) answers: Vec<(Operation, Answer<()>)>,
+    /// That of `CreateTags` for an instance: policies often allow it for other resources only.
+    pub(super) instance_tags: Option<Answer<()>>,
     /// Calls that cannot be made without a risk, and the reason.
     pub(super) skipped: Vec<(Operation, &'static str)>,
     /// Whether the cluster's route table has routes to instances.
@@ -44,7 +46,7 @@ pub(super) async fn make(aws: &Inspector, cluster: &str, read: Option<&NodeInsta
     writes_to_groups(aws, &tagged, &mut calls).await;
     writes_to_instances(aws, &instances, &mut calls).await;
     if !aws.makes_routes {
-        calls.skip(&OF_ROUTES, "--configure-cloud-routes=false");
+        calls.skip(&OF_ROUTES, "no controller makes routes");
         return calls;
     }
     let tables = routes::tables(&*aws.api, &aws.routes).await.unwrap_or_default();
@@ -177,12 +179,16 @@ async fn writes_to_groups(aws: &Inspector, tagged: &[&SecurityGroup], calls: &mu
     }
     let group_id = || group.id.clone().into();
     calls.dry(aws, Ec2Write::RevokeSecurityGroupIngress { group: group_id(), permissions: vec![no_rule()] }).await;
-    // A tag that it already has.
-    let ownership = group.tags.iter().filter(|(key, _)| ownership.is_reserved(key));
-    let ownership: Tags = ownership.map(|(key, value)| (key.clone(), value.clone())).take(1).collect();
-    if !ownership.is_empty() {
-        calls.dry(aws, Ec2Write::CreateTags { resources: vec![group_id()], tags: ownership }).await;
+    if let Some(tags) = mark(aws, &group.tags) {
+        calls.dry(aws, Ec2Write::CreateTags { resources: vec![group_id()], tags }).await;
     }
+}
+
+/// A tag that the object already has: rather `kubernetes.io/cluster/…` than `KubernetesCluster`, which the policy of kOps
+/// allows in no request.
+fn mark(aws: &Inspector, tags: &Tags) -> Option<Tags> {
+    let (key, value) = tags.iter().rfind(|(key, _)| aws.settings.ownership.is_reserved(key))?;
+    Some([(key.clone(), value.clone())].into())
 }
 
 /// A rule that the group has, with one source.
@@ -203,12 +209,16 @@ async fn writes_to_instances(aws: &Inspector, instances: &[&Arc<Instance>], call
         Some(instance) => {
             let tags = [(NO_TAG.to_owned(), "x".to_owned())].into();
             calls.dry(aws, Ec2Write::DeleteTags { resources: vec![instance.id.clone()], tags }).await;
+            if let Some(tags) = mark(aws, &instance.tags).filter(|_| aws.tags_instances) {
+                let write = Ec2Write::CreateTags { resources: vec![instance.id.clone().into()], tags };
+                calls.instance_tags = Some(aws.api.dry_run(&write).await);
+            }
         }
         None => calls.skip(&["DeleteTags"], "no instance of a node carries the cluster's tag"),
     }
     // Instances forward packets of pods only for routes.
     if !aws.makes_routes {
-        return calls.skip(&OF_FORWARDING, "--configure-cloud-routes=false");
+        return calls.skip(&OF_FORWARDING, "no controller makes routes");
     }
     // Only if the check is off already.
     let forwarding = instances.iter().filter(tagged).find_map(|instance| {

@@ -8,7 +8,7 @@
 mod calls;
 mod needs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ccm_kit::call::{ErrorKind, Meaning, Operation as _};
 use ccm_provider::{Check, Claims, ProviderError};
@@ -18,9 +18,11 @@ use super::nodes::NodeInstances;
 use crate::client::operation::Operation;
 use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
-use crate::permissions::{LOAD_BALANCER, OPTIONAL, balancer_writes, granted_by};
+use crate::permissions::{LOAD_BALANCER, OPTIONAL, TAGGING, balancer_writes, granted_by};
 
 pub(super) const CHECK: &str = "permissions";
+/// The permission of the tagging controller, apart from that for security groups.
+const INSTANCE_TAGS: &str = "ec2:CreateTags for instances";
 
 /// The result of a call about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +71,10 @@ pub(super) async fn checks(
         return Err(error.clone());
     }
     let mut verdicts: BTreeMap<String, Verdict> = BTreeMap::new();
-    for (operation, answer) in &calls.answers {
+    let answers = calls.answers.iter().map(|(operation, answer)| (operation.permission(), answer));
+    for (permission, answer) in answers.chain(calls.instance_tags.iter().map(|it| (INSTANCE_TAGS.to_owned(), it))) {
         let verdict = verdict(answer);
-        let known = verdicts.entry(operation.permission()).or_insert(Verdict::Granted);
+        let known = verdicts.entry(permission).or_insert(Verdict::Granted);
         if rank(&verdict) > rank(known) {
             *known = verdict;
         }
@@ -113,7 +116,7 @@ fn rank(verdict: &Verdict) -> u8 {
 }
 
 fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> {
-    let files: BTreeSet<&str> = granted_by(permission);
+    let files = if permission == INSTANCE_TAGS { [TAGGING].into() } else { granted_by(permission) };
     let named = files.iter().map(|file| format!("manifests/aws/iam/{file}")).collect::<Vec<_>>().join(" or ");
     match verdict {
         Verdict::Granted => None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{Claims, Service, ServiceAction, ServiceWork};
 
 use super::super::nodes::NodeInstances;
+use super::INSTANCE_TAGS;
 use crate::inspect::Inspector;
 use crate::loadbalancer::wanted::{Goal, Wanted, of_service};
 use crate::node::identity::{self, Machine};
@@ -25,6 +26,7 @@ pub(super) struct Needs {
     node_groups: bool,
     tls_policy: bool,
     target_group_attributes: bool,
+    tags_instances: bool,
 }
 
 impl Needs {
@@ -41,6 +43,7 @@ impl Needs {
             routes,
             fargate: machines.any(|it| matches!(it, identity::Wanted::Machine(Machine::Fargate(_)))),
             several_interfaces: instances.any(|instance| instance.interfaces.len() > 1),
+            tags_instances: aws.tags_instances,
             ..Self::default()
         };
         let services = claims.services.iter().filter(|service| Service::wants_load_balancer(service));
@@ -82,6 +85,7 @@ impl Needs {
             "ec2:DescribeSecurityGroups" | "ec2:AuthorizeSecurityGroupIngress" | "ec2:RevokeSecurityGroupIngress" => {
                 self.own_groups || self.node_groups
             }
+            INSTANCE_TAGS | "ec2:DeleteTags" => self.tags_instances,
             "elasticloadbalancing:DescribeLoadBalancerPolicies" => self.tls_policy,
             "elasticloadbalancing:DescribeTargetGroupAttributes" => self.target_group_attributes,
             "elasticloadbalancing:DescribeListeners"
