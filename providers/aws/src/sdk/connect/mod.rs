@@ -210,7 +210,7 @@ struct Imds {
 impl Imds {
     async fn get(&self, path: &str) -> Result<String, String> {
         if self.is_off {
-            return Err("it is switched off by the environment variable AWS_EC2_METADATA_DISABLED".to_owned());
+            return Err("the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned());
         }
         let answer = self.client.get(path).await.map_err(|error| metadata_failure(&error))?;
         Ok(answer.as_ref().trim().to_owned())
