@@ -474,9 +474,12 @@ mod tests {
         let of_others: Vec<_> = (0..IN_NAMESPACES - IN_NAMESPACE)
             .map(|_| place("/api/v1/namespaces/b/services/s/status").unwrap().unwrap())
             .collect();
-        assert!(place("/api/v1/namespaces/c").is_none(), "it waits: nodes must have places");
-        assert!(gate.in_flight.turn(Urgency::Urgent).now_or_never().is_some());
-        drop((held, of_others));
+        assert!(place("/api/v1/namespaces/c").is_none(), "it waits");
+        // Each of those in their places is in flight, too.
+        let normal = || gate.in_flight.turn(Urgency::Normal).now_or_never().unwrap();
+        let turns: Vec<_> = (0..held.len() + of_others.len()).map(|_| normal()).collect();
+        assert!(gate.in_flight.turn(Urgency::Urgent).now_or_never().is_some(), "a write to a node");
+        drop((held, of_others, turns));
         assert!(of_a().unwrap().is_some());
     }
 

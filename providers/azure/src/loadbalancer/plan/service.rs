@@ -424,9 +424,10 @@ impl Planner<'_> {
             if self.env.leaves_members(there.scheme) && drops.len() == all {
                 drops.clear();
             }
-            match item.action {
-                ServiceAction::Ensure => self.findings.extend(kept),
-                _ => drop(self.held_by_link(&name, item, &left).map(|error| self.failed.insert(place, error))),
+            if item.action == ServiceAction::Ensure {
+                self.findings.extend(kept);
+            } else if let Some(error) = self.held_by_link(&name, item, &left) {
+                self.failed.insert(place, error);
             }
             let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
             let moves = except.is_some_and(|except| scheme_of(except) == there.scheme) && !drops.is_empty();
