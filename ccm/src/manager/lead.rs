@@ -24,25 +24,33 @@ pub(super) struct Elections {
     /// The election for a leader migration's controllers; its lease is held only together with the main lease.
     migration: Fuse<BoxFuture<'static, election::Ended>>,
     release: CancellationToken,
+    /// The message for the lease that was lost.
+    lost: Option<&'static str>,
 }
 
 impl Elections {
     /// Both leases are released when `release` is cancelled.
     pub(super) fn new(main: BoxFuture<'static, election::Ended>, release: CancellationToken) -> Self {
-        Self { main: main.fuse(), migration: Fuse::terminated(), release }
+        Self { main: main.fuse(), migration: Fuse::terminated(), release, lost: None }
     }
 
     /// Waits until a lease is lost; returns the message.
     async fn lost(&mut self) -> &'static str {
-        tokio::select! {
+        let lost = tokio::select! {
             biased;
             _ = &mut self.main => "leaderelection lost",
-            _ = &mut self.migration => "migration leaderelection lost",
-        }
+            // At a shutdown, a candidate that never led ends too.
+            election::Ended::Lost = &mut self.migration => "migration leaderelection lost",
+        };
+        *self.lost.insert(lost)
     }
 
-    /// Releases the leases that are still held. Returns a message if one was lost.
+    /// Releases the leases that are still held. Returns a message if one was lost: then writes were dropped in flight,
+    /// and the other lease runs out, so that they settle before another process writes.
     pub(super) async fn end(&mut self) -> Option<&'static str> {
+        if self.lost.is_some() {
+            return self.lost;
+        }
         self.release.cancel();
         if !self.migration.is_terminated() && (&mut self.migration).await == election::Ended::Lost {
             return Some("migration leaderelection lost");

@@ -125,12 +125,14 @@ impl Manager {
     /// The same with the caller's clock and seed.
     pub fn within(
         surroundings: Surroundings,
-        options: Options,
+        mut options: Options,
         provider: Arc<dyn CloudProvider>,
         client: Client,
         metrics: Metrics,
     ) -> Self {
         let Surroundings { clock, seed } = surroundings;
+        // A dry run writes nothing: it needs no lease, and must not take it from the leader.
+        options.election = options.election.filter(|_| !options.dry_run);
         let mut rng = StdRng::seed_from_u64(seed);
         let leadership = Leadership::new(clock.clone());
         leadership.export(&metrics);

@@ -80,6 +80,9 @@ pub enum GateError {
     /// The process is shutting down and leaves the write to the next leader. Nothing was written.
     #[error("not written: this process is shutting down, and the next leader writes it")]
     Ending,
+    /// The write waited so long that the lease may end before it does. Nothing was written.
+    #[error("not written: the lease may end before the write does")]
+    Late,
     /// `--dry-run`. Nothing was written.
     #[error("not written: --dry-run")]
     DryRun,
@@ -109,7 +112,7 @@ impl GateError {
 
     /// Whether the write did not reach the API server: this is a dry run, or another process leads.
     pub fn is_closed(&self) -> bool {
-        self.api().is_none()
+        self.api().is_none() && !matches!(self, Self::Late)
     }
 
     /// Whether the object does not exist.
@@ -238,12 +241,14 @@ impl Gate {
         let (_place, turn) = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
         // This wait and the one that the server requests may be long: check again before each attempt.
+        let is_late = || call.within_lease && self.leadership.left().is_some_and(|left| left < call.deadline);
+        let may = || self.open("api").and_then(|()| if is_late() { Err(GateError::Late) } else { Ok(()) });
         let pause = |wait| match call.yields {
             true => self.until_ending(tokio::time::sleep(wait)).boxed(),
             false => client::sleep(wait),
         };
         // On the heap only while it is in flight: thousands of writes may wait for their turn.
-        Box::pin(self.client.send_while(call, || self.open("api"), &pause)).await
+        Box::pin(self.client.send_while(call, may, &pause)).await
     }
 
     /// `None` for objects without a namespace.
@@ -481,6 +486,24 @@ mod tests {
         assert!(gate.in_flight.turn(Urgency::Urgent).now_or_never().is_some(), "a write to a node");
         drop((held, of_others, turns));
         assert!(of_a().unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_turn_comes_too_late_to_end_within_the_lease_is_not_sent() {
+        for (waits, late) in [(4, false), (6, true)] {
+            let (gate, leadership) = gate();
+            leadership.lead(Some(Duration::from_secs(15)));
+            let turn = || gate.in_flight.turn(Urgency::Normal).now_or_never().unwrap();
+            let turns: Vec<_> = (0..IN_FLIGHT).map(|_| turn()).collect();
+            let call = Call::get("/x").within(Duration::from_secs(10));
+            let call = Call { within_lease: true, ..call };
+            let end = async {
+                tokio::time::sleep(Duration::from_secs(waits)).await;
+                drop(turns);
+            };
+            let (written, ()) = tokio::join!(gate.write(&call), end);
+            assert_eq!(matches!(written, Err(GateError::Late)), late, "{written:?}");
+        }
     }
 
     /// The result of a write of two steps when this much time passes between them and the election does not notice.

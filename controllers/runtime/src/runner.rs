@@ -1,5 +1,6 @@
 //! Drives controllers: takes keys in batches, serializes groups, limits concurrency, catches panics, requeues keys.
 
+mod outcome;
 mod slot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_provider::ErrorClass;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -19,89 +20,14 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::failing::Failing;
-use crate::gate::{GateError, has_dropped, settled};
+use crate::gate::{has_dropped, settled};
 use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics, Part};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
+pub use outcome::{Outcome, SyncError};
 use slot::Slot;
 pub use slot::{scope, scope_of};
-
-/// The result of a sync.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing is left to do until the object changes.
-    Done,
-    /// Sync again after this time, without counting a failure.
-    After(Duration),
-}
-
-/// The failure of a sync. Decides when the key is requeued.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum SyncError {
-    /// Requeued after the back-off of the queue.
-    #[error("{0}")]
-    Retry(String),
-    /// Requeued after exactly this delay, without counting a failure.
-    #[error("{message}")]
-    RetryAfter {
-        /// The message.
-        message: String,
-        /// The delay.
-        after: Duration,
-    },
-    /// A provider error: requeued after the delay that it specifies, else after the back-off of the queue.
-    #[error("{message}")]
-    Provider {
-        /// The message.
-        message: String,
-        /// The class of the failure.
-        class: ErrorClass,
-        /// The delay, without counting a failure; `None`: the back-off.
-        after: Option<Duration>,
-    },
-    /// Synced again only when the object changes.
-    #[error("{0}")]
-    Terminal(String),
-    /// The write gate is closed: another process writes now, or this is a dry run. Not a failure.
-    #[error("{0}")]
-    Closed(GateError),
-}
-
-impl SyncError {
-    /// `<context>: <error>`, with the delay that the provider specified.
-    pub fn provider(context: &str, error: &ProviderError) -> Self {
-        let message = if context.is_empty() { error.to_string() } else { format!("{context}: {error}") };
-        Self::Provider { message, class: error.class(), after: error.retry_after() }
-    }
-
-    /// The class of the error, if the provider returned one.
-    pub fn class(&self) -> Option<&ErrorClass> {
-        match self {
-            Self::Provider { class, .. } => Some(class),
-            _ => None,
-        }
-    }
-
-    /// Whether the provider only needs more time, so that nothing failed.
-    pub fn is_in_progress(&self) -> bool {
-        matches!(self.class(), Some(ErrorClass::InProgress { .. }))
-    }
-
-    /// `<context>: <error>`; a closed gate stays recognizable.
-    pub fn gate(context: &str, error: GateError) -> Self {
-        match error {
-            GateError::Api(error) => {
-                let message = format!("{context}: {error}");
-                match error.retry_after() {
-                    Some(after) => Self::RetryAfter { message, after },
-                    None => Self::Retry(message),
-                }
-            }
-            closed => Self::Closed(closed),
-        }
-    }
-}
 
 /// The rest of the work on a key, with its answer.
 pub type Rest<'a, K> = BoxFuture<'a, (K, Result<Outcome, SyncError>)>;
@@ -136,6 +62,12 @@ pub trait Reconciler: Send + Sync + 'static {
         Duration::MAX
     }
 
+    /// Whether a key takes a slot of its own kind, of which there are as many: short work does not wait behind a
+    /// backlog of long work.
+    fn has_own_slots(&self, _key: &Self::Key) -> bool {
+        false
+    }
+
     /// The object of a key, as named in plans and `/debug/state`: `service default/web`.
     fn subject(&self, key: &Self::Key) -> String {
         format!("{key:?}")
@@ -164,7 +96,7 @@ pub trait Reconciler: Send + Sync + 'static {
 pub struct Limits {
     /// Keys per batch.
     pub batch: usize,
-    /// Groups in progress at once, without those that take long.
+    /// Groups in progress at once, without those that take long; the same number for [`Reconciler::has_own_slots`].
     pub groups: usize,
 }
 
@@ -177,7 +109,8 @@ pub async fn run<R: Reconciler>(
     metrics: Metrics,
 ) {
     let (ended_tx, mut ended) = mpsc::unbounded_channel::<BTreeSet<R::Group>>();
-    let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
+    let slots = || Arc::new(Semaphore::new(limits.groups.max(1)));
+    let slots = [slots(), slots()];
     // Groups in progress, with the keys that wait for them, and the mark for their sync that some do.
     let mut busy: HashMap<R::Group, Awaited<R::Key>> = HashMap::new();
     let mut tasks = JoinSet::new();
@@ -248,7 +181,8 @@ type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, Awaited<<R as Reco
 struct Batch<R: Reconciler> {
     reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
-    slots: Arc<Semaphore>,
+    /// Those of all keys, and those of keys with slots of their own.
+    slots: [Arc<Semaphore>; 2],
     ended: mpsc::UnboundedSender<BTreeSet<R::Group>>,
     leadership: Leadership,
     metrics: Metrics,
@@ -381,9 +315,11 @@ impl<R: Reconciler> Batch<R> {
         keys: Vec<R::Key>,
         observed: Option<Vec<Result<R::Observed, SyncError>>>,
     ) {
+        let [slots, own] = &self.slots;
+        let slots = if keys.iter().all(|key| self.reconciler.has_own_slots(key)) { own } else { slots };
         // When no new work may begin, keys that wait for a slot are left to the next leader.
-        let Some(Ok(slot)) = self.leadership.until_ended(self.slots.clone().acquire_owned()).await else { return };
-        let slot = Slot::new(self.slots.clone(), slot, self.leadership.clone(), held.awaited.clone());
+        let Some(Ok(slot)) = self.leadership.until_ended(slots.clone().acquire_owned()).await else { return };
+        let slot = Slot::new(slots.clone(), slot, self.leadership.clone(), held.awaited.clone());
         let run = async {
             let observed = match observed {
                 Some(observed) => observed,

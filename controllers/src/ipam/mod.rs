@@ -345,9 +345,9 @@ fn emit_status(events: &dyn EventSink, node: &Node, reason: &str, why: &str) {
 }
 
 /// The maximum time of a write, at the API server too: the next leader may not see a write that takes effect after the
-/// lease is lost.
+/// lease is lost. A quarter of the lease is left for waits before the write is sent.
 fn within_lease(left: Option<Duration>) -> Duration {
-    left.map_or(DEADLINE, |left| left.min(DEADLINE))
+    left.map_or(DEADLINE, |left| (left * 3 / 4).min(DEADLINE))
 }
 
 /// Whether a node needs blocks.

@@ -74,7 +74,7 @@ pub(super) fn judge(node: &Node, answer: &Lookup, now: SystemTime, unconfirmed: 
     }
     match unconfirmed.0.get(&node.name) {
         Some((uid, earlier)) if *uid == node.uid && *earlier < evidence.read_began => Verdict::Delete(evidence.clone()),
-        Some((uid, _)) if *uid == node.uid => Verdict::Wait(format!("{evidence}; a second list must agree")),
+        // Also after an earlier time: if the wall clock stepped back, the next list is later than this one.
         _ => {
             unconfirmed.0.insert(node.name.clone(), (node.uid.clone(), evidence.read_began));
             Verdict::Wait(format!("{evidence}; a second list must agree"))

@@ -105,6 +105,8 @@ fn an_instance_that_a_list_lacks_is_gone_only_when_a_later_list_agrees() {
     // The same list from the cache is not a second one.
     check(&[(unlisted(100), "wait"), (unlisted(100), "wait"), (unlisted(99), "wait"), (unlisted(101), "delete")]);
     check(&[(unlisted(100), "wait"), (found(Ok(false)), "keep"), (unlisted(102), "wait")]);
+    // The wall clock steps back.
+    check(&[(unlisted(10_000), "wait"), (unlisted(100), "wait"), (unlisted(105), "delete")]);
     // A failed lookup neither confirms nor clears.
     let failed = || Lookup::Unknown(ProviderError::unknown("throttled"));
     check(&[(unlisted(100), "wait"), (failed(), "unknown"), (failed(), "unknown"), (unlisted(101), "delete")]);

@@ -160,6 +160,9 @@ async fn ask_in_time(
 /// The subject of errors about all volumes.
 pub const LIST: &str = "persistentvolumes";
 
+/// The beginning of the error of [`list`] where the API server refuses it.
+pub const REFUSED: &str = "the user of this command may not list persistentvolumes";
+
 /// All volumes, as the controller keeps them.
 ///
 /// # Errors
@@ -168,7 +171,10 @@ pub const LIST: &str = "persistentvolumes";
 pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, String> {
     let listed = Store::new(FieldFilter::default());
     let filled = Reflector::new(listed.clone(), client.clone(), 0).fill().await;
-    filled.map_err(|error| format!("cannot list {LIST}: {error}"))?;
+    filled.map_err(|error| match error.is_forbidden() {
+        true => format!("{REFUSED}: {error}"),
+        false => format!("cannot list {LIST}: {error}"),
+    })?;
     Ok(listed)
 }
 

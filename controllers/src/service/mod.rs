@@ -78,7 +78,7 @@ const MOST_TOGETHER: usize = 200;
 pub struct Config {
     /// The role among the service controllers.
     pub role: Role,
-    /// `--concurrent-service-syncs`; `None`: bounded only by the provider.
+    /// `--concurrent-service-syncs`, and as many host updates; `None`: bounded only by the provider.
     pub concurrent_syncs: Option<usize>,
     /// `--drift-check-period`; zero: never.
     pub drift_check_period: Duration,
@@ -499,6 +499,12 @@ impl Reconciler for ServiceController {
 
     fn most_together(&self) -> usize {
         MOST_TOGETHER
+    }
+
+    /// As upstream, whose node worker takes no slot of the service workers: hosts follow the nodes beside a backlog of
+    /// ensures.
+    fn has_own_slots(&self, key: &Work) -> bool {
+        !matches!(key, Work::Sync(_))
     }
 
     fn longest_delay(&self, key: &Work) -> Duration {

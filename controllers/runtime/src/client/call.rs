@@ -42,6 +42,8 @@ pub struct Call<'a> {
     /// Whether a shutdown leaves the request to the next leader, which decides and writes the same. Then it does not
     /// start after a shutdown has begun.
     pub yields: bool,
+    /// Whether the next leader cannot foresee the request. Then it is only sent if the lease lasts until the deadline.
+    pub within_lease: bool,
 }
 
 impl<'a> Call<'a> {
@@ -56,6 +58,7 @@ impl<'a> Call<'a> {
             deadline: REQUEST_DEADLINE,
             urgency: Urgency::Normal,
             yields: false,
+            within_lease: false,
         }
     }
 

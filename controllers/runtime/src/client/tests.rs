@@ -192,6 +192,21 @@ async fn a_shutdown_ends_the_pause_of_a_write_that_yields_and_of_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_must_end_within_the_lease_is_sent_again_only_while_it_still_can() {
+    for (lease, sent) in [(16, vec![0, 5]), (14, vec![0])] {
+        let answer = |_: &Seen, number| if number == 0 { (429, Some(5), later()) } else { (200, None, json!({})) };
+        let (client, requests) = server(answer);
+        let leadership = Leadership::new(Arc::new(crate::SystemClock));
+        leadership.lead(Some(Duration::from_secs(lease)));
+        let gate = Gate::new(client, leadership, false, Metrics::new());
+        let call = Call::strategic("/x", &json!({})).within(Duration::from_secs(10));
+        let written = gate.write(&Call { within_lease: true, ..call }).await;
+        assert_eq!(matches!(written, Err(GateError::Late)), sent.len() == 1, "{written:?}");
+        assert_eq!(times(&requests), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_client_has_a_rate_of_its_own_and_watches_have_none() {
     let (client, requests) = server(|_, _| (200, None, json!({})));
     let client = client.with_rate(Rate::new(1.0, 2));

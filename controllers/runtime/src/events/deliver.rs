@@ -126,7 +126,9 @@ impl Sender {
             let outcome = self.write(event).await;
             let error = match outcome {
                 Ok(()) => return self.metrics.event(if event.patch.is_some() { "counted" } else { "created" }),
-                Err(GateError::NotLeading | GateError::Ending) => return self.metrics.event("not-leading"),
+                Err(GateError::NotLeading | GateError::Ending | GateError::Late) => {
+                    return self.metrics.event("not-leading");
+                }
                 Err(GateError::DryRun) => return self.only_event(event),
                 Err(GateError::Api(error)) if is_final(&error) => return self.rejected(event, &error),
                 Err(GateError::Api(error)) => error,

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ccm_provider::ProviderError;
 use parking_lot::Mutex;
 
 use super::*;

@@ -80,9 +80,10 @@ impl<'a> NodeWriter<'a> {
         Ok(self.nodes.get(&base.name).or(Some(base)))
     }
 
-    /// One attempt that ends after `limit`, at the API server too. Returns the new version of the node.
+    /// One attempt that ends after `limit`, at the API server too, and within the lease. Returns the new version of the
+    /// node.
     pub async fn write_once(&self, node: &Node, patch: &NodePatch, limit: Duration) -> Result<String, GateError> {
-        let mut call = patch.call(node).within(limit);
+        let mut call = Call { within_lease: true, ..patch.call(node).within(limit) };
         call.path = format!("{}?timeout={}ms", call.path, limit.as_millis().max(1)).into();
         let answer = self.gate.write(&call).await?;
         Ok(version_of(&answer).unwrap_or_default())

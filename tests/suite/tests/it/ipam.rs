@@ -243,6 +243,25 @@ async fn an_overloaded_api_server_is_obeyed_without_an_alarm() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_range_that_the_lease_is_too_short_for_is_written_at_the_next_try() {
+    let rig = Rig::new("").await;
+    let manager = start(&rig, &["--leader-elect=true", CIDR]).await;
+    rig.pass(SECOND).await;
+    on_patch(&rig, "a", Fault::too_many_requests(6).times(1));
+    let fault = rig.faults().add(Fault::status(500).on(Match::on("update", "leases")));
+    add(&rig, "a").await;
+    rig.pass(5 * SECOND).await;
+    assert_eq!(patches(&rig), [""; 0]);
+    rig.pass(2 * SECOND).await;
+    // By now the lease is too short for another write of ten seconds.
+    assert_eq!(manager.metric("ccm_sync_errors_total{controller=\"node-ipam-controller\"}"), Some(1.0));
+    assert_eq!(patches(&rig), ["200 a"]);
+    rig.faults().remove(fault);
+    rig.pass(MINUTE).await;
+    assert_eq!((rig.events("a").await, manager.is_running()), (vec![], true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_range_that_another_client_assigned_is_never_overwritten() {
     let rig = Rig::new("").await;
     on_patch(&rig, "a", Fault::latency(SECOND).times(1));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_test_suite::{Make, Rig, Running, node, service};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const MAIN: &str = "cloud-controller-manager";
 const MIGRATION: &str = "cloud-provider-extraction-migration";
 const MIGRATING: [&str; 4] = [
     "--leader-elect=true",
@@ -26,8 +27,17 @@ async fn held_by(rig: &Rig, holder: &str) {
         rig.create(Make { resource: "leases", object: body }).await;
         return;
     }
+    taken_by(rig, MIGRATION, holder).await;
+}
+
+/// Another process takes a lease.
+async fn taken_by(rig: &Rig, lease: &str, holder: &str) {
     let change = serde_json::json!({"spec": {"holderIdentity": holder}});
-    rig.patch("leases", "kube-system", MIGRATION, "", change).await;
+    rig.patch("leases", "kube-system", lease, "", change).await;
+}
+
+async fn holder(rig: &Rig, lease: &str) -> String {
+    rig.get("leases", "kube-system", lease).await.unwrap()["spec"]["holderIdentity"].as_str().unwrap().to_owned()
 }
 
 fn running(manager: &Running, label: &str) -> bool {
@@ -83,9 +93,8 @@ async fn without_a_file_services_routes_and_lifecycle_wait_for_the_second_lease(
         "the provider is initialized once, whatever the number of leases"
     );
     manager.stop().await.unwrap();
-    for lease in [MIGRATION, "cloud-controller-manager"] {
-        let lease = rig.get("leases", "kube-system", lease).await.unwrap();
-        assert_eq!(lease["spec"]["holderIdentity"], "", "{} is not given back", lease.name());
+    for lease in [MIGRATION, MAIN] {
+        assert_eq!(holder(&rig, lease).await, "", "{lease} is not given back");
     }
 }
 
@@ -100,19 +109,82 @@ async fn losing_the_second_lease_ends_the_process_before_another_may_write() {
     assert_eq!(failure.exit.code(), 1);
 }
 
+/// A manager whose load balancer, under the second lease, is being created, and another replica.
+async fn ensuring() -> (Rig, Running, Running, impl FnOnce()) {
+    let rig = Rig::new("interfaces: {routes: true}\nfaults: [{call: EnsureLoadBalancer, hold: gate, times: 1}]").await;
+    let release = rig.cloud.hold("gate");
+    rig.create(service("web")).await;
+    let first = rig.start(&MIGRATING).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    let second = rig.start(&MIGRATING).await;
+    (rig, first, second, release)
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_the_loss_of_one_lease_drops_settle_before_the_other_one_is_free() {
+    for (lost, message, kept) in
+        [(MIGRATION, "migration leaderelection lost", MAIN), (MAIN, "leaderelection lost", MIGRATION)]
+    {
+        let (rig, mut first, _second, _release) = ensuring().await;
+        let leader = holder(&rig, kept).await;
+        taken_by(&rig, lost, "another").await;
+        assert_eq!(first.ended().await.unwrap_err().message, message);
+        assert_eq!(rig.cloud.ended("EnsureLoadBalancer").len(), 1, "dropped");
+        rig.pass(Duration::from_secs(4)).await;
+        assert_eq!((holder(&rig, kept).await, rig.cloud.calls("Initialize").len()), (leader, 1), "{lost} was lost");
+        rig.until_calls("Initialize", 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_a_lost_lease_drops_while_a_failure_ends_the_process_settle_too() {
+    let (rig, mut first, _second, _release) = ensuring().await;
+    let leader = holder(&rig, MAIN).await;
+    first.panic_in_watches();
+    rig.create(node("a").uninitialized()).await;
+    rig.pass(Duration::from_secs(5)).await;
+    assert!(first.is_running(), "it waits for the load balancer");
+    taken_by(&rig, MIGRATION, "another").await;
+    assert_eq!(first.ended().await.unwrap_err().message, "the watch of nodes panicked: the test wants this panic");
+    rig.pass(Duration::from_secs(4)).await;
+    assert_eq!((holder(&rig, MAIN).await, rig.cloud.calls("Initialize").len()), (leader, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_finishes_work_in_flight_although_another_process_holds_the_second_lease() {
+    let rig = Rig::new("interfaces: {routes: true}\nfaults: [{call: EnsureLoadBalancer, delay: 5s}]").await;
+    held_by(&rig, "kube-controller-manager").await;
+    let (_file, config) = file("- {name: route-controller, component: cloud-controller-manager}", MIGRATION);
+    let manager = rig.start(&[&MIGRATING[..], &[&config]].concat()).await;
+    rig.create(service("web")).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    manager.stop().await.unwrap();
+    assert!(!rig.service("web").await.unwrap().ingress().is_empty());
+    assert_eq!(holder(&rig, MAIN).await, "");
+}
+
+/// A file with these controllers, and the flag for it.
+fn file(leaders: &str, lease: &str) -> (tempfile::NamedTempFile, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "kind: LeaderMigrationConfiguration
+apiVersion: controllermanager.config.k8s.io/v1
+leaderName: {lease}
+controllerLeaders:
+{leaders}
+"
+    );
+    std::fs::write(file.path(), text).unwrap();
+    let flag = format!("--leader-migration-config={}", file.path().display());
+    (file, flag)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_file_says_which_controllers_are_ours() {
     let rig = Rig::new("interfaces: {routes: true}").await;
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let text = "kind: LeaderMigrationConfiguration
-apiVersion: controllermanager.config.k8s.io/v1
-leaderName: my-migration
-controllerLeaders:
-- {name: service, component: kube-controller-manager}
-- {name: route-controller, component: cloud-controller-manager}
-";
-    std::fs::write(file.path(), text).unwrap();
-    let config = format!("--leader-migration-config={}", file.path().display());
+    let leaders = "- {name: service, component: kube-controller-manager}
+- {name: route-controller, component: cloud-controller-manager}";
+    let (_file, config) = file(leaders, "my-migration");
     let manager = rig.start(&[&MIGRATING[..], &[&config]].concat()).await;
     for label in ["cloud-node", "cloud-node-lifecycle", "route"] {
         until_running(&rig, &manager, label).await;

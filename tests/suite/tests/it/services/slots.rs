@@ -1,4 +1,4 @@
-//! Services that wait for a slot, and calls that hang.
+//! Services that wait for a slot, host updates beside them, and calls that hang.
 
 use super::*;
 
@@ -17,6 +17,42 @@ async fn b_waits_for_a() -> (Rig, Running) {
     rig.pass(Duration::from_secs(5)).await;
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "b waits for a slot");
     (rig, manager)
+}
+
+/// A manager with one slot, a node `n`, and a Service `s` with its load balancer.
+async fn with_one_slot(faults: &str) -> (Rig, Running) {
+    let rig = Rig::new(&format!("faults: {faults}")).await;
+    add_node(&rig, "n").await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES, ONE]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    (rig, manager)
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_follow_the_nodes_while_other_services_wait_for_a_slot() {
+    let (rig, _manager) = with_one_slot("[{call: EnsureLoadBalancer, service: '*/new-*', delay: 15s}]").await;
+    for number in 0..10 {
+        rig.create(service(&format!("new-{number}"))).await;
+    }
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    add_node(&rig, "m").await;
+    rig.pass(Duration::from_secs(5)).await;
+    assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n"]);
+    assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 2, "the others wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_host_updates_than_allowed_are_made_at_once() {
+    let (rig, _manager) = with_one_slot("[{call: UpdateLoadBalancer, delay: 15s}]").await;
+    rig.create(service("t")).await;
+    rig.until_service("t", "has an address", has_address).await;
+    add_node(&rig, "m").await;
+    rig.until_calls("UpdateLoadBalancer", 1).await;
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.cloud.calls("UpdateLoadBalancer").len(), 1);
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.cloud.calls("UpdateLoadBalancer").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
