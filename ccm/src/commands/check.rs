@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_controllers::persistent_volume::REFUSED;
 use ccm_controllers::preview::Scope;
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
@@ -19,7 +20,6 @@ use super::world::{World, list};
 use super::{Call, Command, SECTION, explain, kubeconfig, migrate_check};
 use crate::exit::{Exit, Failure, Verdict};
 use crate::options::Options;
-use crate::providers::Configuration;
 
 const PRE: Flag = Flag::new(
     SECTION,
@@ -71,22 +71,11 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 /// What the cluster shows where the provider does not start, for example because the cloud refuses the login.
 async fn without_provider(call: &Call, failure: Failure, progress: &Progress) -> Result<Vec<Check>, Failure> {
     let (options, client) = World::reach(call, progress).await?;
-    // A provider that does not exist stays an error.
-    Configuration::of(&call.registry, &options, &client)?;
+    let provider = migrate_check::provider_fails(call, &options, &client, failure)?;
     progress.go_on("listing nodes and Services");
     let listed = list::<Node>(&client, FieldFilter::default()).await?.list();
     let all = list::<Service>(&client, FieldFilter::default()).await?.list();
-    Ok(vec![
-        Check::error(
-            "provider",
-            options.cloud_provider.clone(),
-            failure.message,
-            "correct what the message names: plans and permissions are not checked before, and the program does not start either",
-        ),
-        lease(&options, &client, &SystemClock).await,
-        nodes(&listed),
-        services(&all),
-    ])
+    Ok(vec![provider, lease(&options, &client, &SystemClock).await, nodes(&listed), services(&all)])
 }
 
 async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress) -> Result<Vec<Check>, Failure> {
@@ -170,7 +159,9 @@ fn plans(previewed: &Previewed) -> Vec<Check> {
     });
     let warned =
         previewed.warnings.iter().map(|w| Check::warning("plan", &*w.subject, w.message.clone(), "see ccm explain"));
-    let mut checks: Vec<Check> = failed.chain(warned).collect();
+    let refused = previewed.skipped.iter().filter(|(_, reason)| reason.starts_with(REFUSED));
+    let unseen = refused.map(|(controller, reason)| Check::good("plan", *controller, format!("not planned: {reason}")));
+    let mut checks: Vec<Check> = failed.chain(warned).chain(unseen).collect();
     match previewed.changes() {
         0 => checks.push(Check::good("drift", "", "nothing would be written")),
         writes => checks.push(Check::warning(

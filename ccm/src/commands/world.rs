@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_controllers::preview::{Scope, Unplanned};
 use ccm_controllers::service::{Owners, RelatedObjects};
-use ccm_controllers::{Shared, Unmanaged};
+use ccm_controllers::{Shared, Unmanaged, persistent_volume};
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
 };
@@ -243,7 +243,12 @@ impl World {
             match begin(&self.of_controllers(scope)) {
                 Ok(Some(pass)) => {
                     progress.go_on(format!("asking {}", controller.name));
-                    previewed.unplanned.extend(pass.await);
+                    // The controller may have another account than this command, and works without this permission.
+                    let is_refused =
+                        |failed: &Unplanned| failed.error.to_string().starts_with(persistent_volume::REFUSED);
+                    let (skipped, failed): (Vec<_>, Vec<_>) = pass.await.into_iter().partition(is_refused);
+                    previewed.skipped.extend(skipped.into_iter().map(|of| (controller.name, of.error.to_string())));
+                    previewed.unplanned.extend(failed);
                 }
                 Ok(None) => {}
                 Err(Refused::NotStarted(reason)) => previewed.skipped.push((controller.name, reason.to_string())),

@@ -57,7 +57,7 @@ pub struct Options {
     pub gates: Gates,
     /// `--cloud-provider-platforms`; empty: the schemes of the provider.
     pub platforms: Vec<String>,
-    /// `None` with `--leader-elect=false`, and in a dry run.
+    /// `None` with `--leader-elect=false`. A dry run takes part in no election, and its commands read the lease.
     pub election: Option<ElectionConfig>,
     /// `None` without `--enable-leader-migration`, or without election.
     pub migration: Option<Migration>,
@@ -154,8 +154,7 @@ impl Options {
             webhooks,
             gates,
             platforms,
-            // A dry run writes nothing: it needs no lease, and must not take it from the leader.
-            election: election.filter(|_| !values.bool("dry-run")),
+            election,
             migration,
             dry_run: values.bool("dry-run"),
             profiling: values.bool("profiling"),

@@ -163,9 +163,9 @@ fn the_migration_counts_only_with_its_flag_and_an_election() {
 }
 
 #[test]
-fn a_dry_run_has_no_election_and_still_leaves_migrated_controllers_to_others() {
+fn the_commands_of_a_dry_run_know_the_lease_and_migrated_controllers_are_left_to_others() {
     let found = options(&["--dry-run", "--leader-elect=true", "--enable-leader-migration"]).unwrap();
-    assert_eq!((found.election.is_none(), found.migration), (true, Some(Migration::default())));
+    assert_eq!((found.election.is_some(), found.migration), (true, Some(Migration::default())));
     assert!(
         options(&["--dry-run", "--leader-elect-renew-deadline=20s"]).is_err(),
         "what is wrong without --dry-run is wrong"

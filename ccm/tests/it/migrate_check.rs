@@ -106,6 +106,17 @@ mod real_apiserver {
     }
 
     #[tokio::test]
+    async fn without_a_provider_that_starts_the_programs_that_run_are_compared() {
+        let Some(scene) = scene("instances: 7").await else { return };
+        scene.pod("kube-controller-manager-a", kubeadm(&["--cloud-provider=aws"])).await;
+        let ended = scene.check(&["-o", "json"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        let pod = "cloud-provider pod kube-system/kube-controller-manager-a";
+        let expected = [format!("error {pod}"), format!("error {pod}"), "error provider fake".into()];
+        assert_eq!(found(&ended), expected);
+    }
+
+    #[tokio::test]
     async fn problems_of_a_cluster_are_reported_with_their_fix_and_nothing_is_written() {
         let Some(scene) = scene("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]").await else { return };
         register(&scene.bed, "fresh").await;

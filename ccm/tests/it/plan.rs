@@ -32,7 +32,7 @@ mod real_apiserver {
     use serde_json::{Value, json};
 
     use crate::process::{Ended, run, run_with};
-    use crate::scene::{Scene, create_node, create_service, register, set_ready, writes};
+    use crate::scene::{Scene, bind, create_node, create_role, create_service, register, set_ready, writes};
 
     const ROUTES: &str = "interfaces: {routes: true}";
 
@@ -199,6 +199,46 @@ service default/web
         let file = scene.text("s.json");
         assert_eq!(scene.ccm(&["snapshot", "-f", &file, off]).code, Some(0));
         assert_eq!(run(&["plan", "--from-snapshot", &file]).stdout, ended.stdout);
+    }
+
+    /// So it is for the account of the pod with an account for each controller, or with the role of a Go program.
+    #[tokio::test]
+    async fn volumes_that_the_user_may_not_list_are_left_out_and_the_rest_is_planned() {
+        let Some(scene) = scene().await else { return };
+        scene.cloud("interfaces: {pvLabels: true}");
+        let rules = json!([
+            {"apiGroups": [""], "resources": ["nodes", "services", "pods"], "verbs": ["list"]},
+            {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+        ]);
+        create_role(&scene.bed, "program", rules).await;
+        bind(&scene.bed, "program", "User", "program").await;
+        let program = scene.bed.kubeconfig_for_user("program", &[]).unwrap();
+
+        let planned = scene.ccm_as(&program, &["plan"]);
+        assert_eq!((planned.code, &*planned.stderr), (Some(0), ""), "{}", planned.stdout);
+        let reason = "the user of this command may not list persistentvolumes: persistentvolumes is forbidden: ";
+        planned.prints(&[
+            &format!("persistentvolume-label-controller does not run: {reason}"),
+            "Nothing would be written.\n",
+        ]);
+        let file = scene.text("s.json");
+        assert_eq!(scene.ccm_as(&program, &["snapshot", "-f", &file]).code, Some(0));
+        assert_eq!(run(&["plan", "--from-snapshot", &file]).stdout, planned.stdout);
+
+        let found = |command: &str| {
+            let ended = scene.ccm_as(&program, &[command, "-o", "json"]);
+            let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+            let text =
+                |check: &Value| ["severity", "check", "subject"].map(|key| check[key].as_str().unwrap().to_owned());
+            document["checks"].as_array().unwrap().iter().map(|check| text(check).join(" ")).collect::<Vec<_>>()
+        };
+        let checked = found("check");
+        assert!(checked.contains(&"info plan persistentvolume-label-controller".to_owned()), "{checked:?}");
+        assert!(!checked.iter().any(|line| line.starts_with("error plan")), "{checked:?}");
+        // The program itself may need it.
+        assert!(checked.contains(&"warning rbac persistentvolumes".to_owned()), "{checked:?}");
+        let before = found("migrate-check");
+        assert!(before.contains(&"warning unread persistentvolumes".to_owned()), "{before:?}");
     }
 
     #[tokio::test]

@@ -25,9 +25,19 @@ impl Scene {
         command
     }
 
+    /// The PATH with [`KUBECTL`]; a command in the pod has this kubeconfig.
+    fn path_with_kubectl(&self, kubeconfig: &Path) -> String {
+        use std::os::unix::fs::PermissionsExt as _;
+        let script = KUBECTL.replace("CCM", env!("CARGO_BIN_EXE_ccm")).replace("CLOUD", &self.text("cloud.yaml"));
+        let script = script.replace("CREDENTIALS", &kubeconfig.display().to_string());
+        std::fs::write(self.path("kubectl"), script).unwrap();
+        std::fs::set_permissions(self.path("kubectl"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        format!("{}:{}", self.text(""), std::env::var("PATH").unwrap())
+    }
+
     async fn run_pod(&self, name: &str, args: &[&str]) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"}, "spec": {
-            "automountServiceAccountToken": false,
+            "serviceAccountName": "ccm-cloud-controller-manager", "automountServiceAccountToken": false,
             "volumes": [{"name": "cloud", "secret": {"secretName": "cloud"}}],
             "containers": [{"name": "ccm", "image": "example.com/ccm:v0.1.0", "args": args,
                 "volumeMounts": [{"name": "cloud", "mountPath": "/etc/cloud"}]}],
@@ -141,7 +151,7 @@ async fn in_cluster_asks_for_an_exec_in_the_pod_and_a_refusal_names_the_fix() {
 const KUBECTL: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 shift 2
-CCM "$@" --cloud-config=CONFIG
+KUBECONFIG=CREDENTIALS CCM "$@" --cloud-config=CLOUD
 code=$?
 [ $code = 0 ] || echo "command terminated with exit code $code" >&2
 exit $code
@@ -149,15 +159,11 @@ exit $code
 
 #[tokio::test]
 async fn in_cluster_ends_as_the_command_in_the_pod_and_prints_what_it_prints() {
-    use std::os::unix::fs::PermissionsExt as _;
     let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
     scene.bed.service_account_token("kube-system", "default").await.unwrap();
     scene.run_pod("ccm-a", &["--cloud-provider=fake"]).await;
     create_service(&scene.bed, "web", json!({})).await;
-    let script = KUBECTL.replace("CCM", env!("CARGO_BIN_EXE_ccm")).replace("CONFIG", &scene.text("cloud.yaml"));
-    std::fs::write(scene.path("kubectl"), script).unwrap();
-    std::fs::set_permissions(scene.path("kubectl"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", scene.text(""), std::env::var("PATH").unwrap());
+    let path = scene.path_with_kubectl(&scene.bed.kubeconfig());
     let run = |words: &[&str]| {
         let words = [words, &["--in-cluster"]].concat();
         ended(scene.plugin(&words).env("PATH", &path).output().unwrap())
@@ -184,6 +190,65 @@ async fn in_cluster_ends_as_the_command_in_the_pod_and_prints_what_it_prints() {
     shown.prints(&["√", "\u{1b}[32m"]);
 }
 
+/// The roles of the manifests do not allow the program to list pods.
+#[tokio::test]
+async fn the_account_of_the_pod_is_reviewed_in_it_and_none_is_guessed() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    scene.run_pod("ccm-a", &["--cloud-provider=fake"]).await;
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ]);
+    create_role(&scene.bed, "program", rules).await;
+    bind(&scene.bed, "program", "User", "program").await;
+    let account = "system:serviceaccount:kube-system:ccm-cloud-controller-manager";
+    bind(&scene.bed, "cluster-admin", "User", account).await;
+    let program = scene.bed.kubeconfig_for_user("program", &[]).unwrap();
+    let path = scene.path_with_kubectl(&program);
+    let reviewed = |ended: &Ended| {
+        let checks = document(ended)["checks"].as_array().unwrap().clone();
+        let of_rbac = checks.iter().filter(|check| check["check"] == "rbac");
+        of_rbac.map(|check| format!("{}: {}", check["severity"], check["message"])).collect::<Vec<_>>()
+    };
+    let expected = format!("\"info\": \"every permission is granted to {account}\"");
+    for command in ["check", "migrate-check"] {
+        let run = |more: &[&str]| {
+            let words = [&[command, "--in-cluster", "-o", "json"], more].concat();
+            reviewed(&ended(scene.plugin(&words).env("PATH", &path).output().unwrap()))
+        };
+        assert_eq!(run(&[]), [&*expected], "{command}");
+        let named = run(&["--account=nobody"]);
+        assert!(named.len() > 1 && named.iter().all(|line| line.contains("nobody may not")), "{command}: {named:?}");
+        // Without kubectl, the account is unknown.
+        let guessed = reviewed(&scene.ccm_as(&program, &[command, "-o", "json"]));
+        assert_eq!(guessed.len(), 1, "{command}: {guessed:?}");
+        assert!(guessed[0].starts_with("\"warning\"") && guessed[0].contains("pods cannot be listed"), "{guessed:?}");
+    }
+}
+
+/// The pages give a user these roles.
+#[tokio::test]
+async fn check_is_complete_with_the_roles_of_the_pages() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/plan.md")).unwrap();
+    let (_, commands) = page.split_once("```\n").unwrap();
+    let (commands, _) = commands.split_once("```\n").unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-euc", commands]).env("PATH", kubectl.parent().unwrap()).env("HOME", scene.path(""));
+    let made = ended(shell.env("KUBECONFIG", scene.bed.kubeconfig()).output().unwrap());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let roles: Vec<&str> = made.stdout.lines().filter_map(|line| line.split(['/', ' ']).nth(1)).collect();
+    for role in roles {
+        bind(&scene.bed, role, "User", "reader").await;
+    }
+    bind(&scene.bed, "cluster-admin", "User", ccm_test_bed::CCM_USER).await;
+    let reader = scene.bed.kubeconfig_for_user("reader", &[]).unwrap();
+    let checked = scene.ccm_as(&reader, &["check", "-o", "json", "--suppress=leader"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+}
+
 #[test]
 fn a_file_of_this_machine_is_not_asked_of_the_pod() {
     let rows: [(&str, &[&str], &str); 6] = [
@@ -203,6 +268,9 @@ fn a_file_of_this_machine_is_not_asked_of_the_pod() {
     let text =
         "--in-cluster and --cluster-is-gone contradict each other: the cluster of the pod is there; leave one out";
     refused("orphans", &["--in-cluster"], &[(gone, text)]);
+    let text =
+        "--in-cluster and --watch contradict each other: Ctrl-C would end kubectl exec, and not the command in the";
+    refused("explain", &["--in-cluster"], &[(&["svc/web", "--watch"], text)]);
 }
 
 #[tokio::test]
@@ -219,6 +287,12 @@ async fn check_lists_what_is_fine_and_what_is_not() {
     assert_eq!((&of("leader")["severity"], &of("nodes")["fix"]), (&json!("error"), &json!("ccm explain node/fresh")));
     assert_eq!(of("services")["fix"], "ccm explain service/default/web");
     assert_eq!(of("drift")["severity"], "warning");
+    // A trial holds no lease: is a leader there?
+    let trial = self::document(&scene.ccm(&["check", "-o", "json", "--dry-run"]));
+    assert_eq!(trial["checks"].as_array().unwrap().iter().find(|check| check["check"] == "leader"), Some(of("leader")));
+    let explained = scene.ccm(&["explain", "svc/web", "-o", "json", "--dry-run"]);
+    assert!(!explained.stdout.contains("--leader-elect=false"), "{}", explained.stdout);
+    explained.prints(&["lease kube-system/cloud-controller-manager"]);
     let suppressed = scene.ccm(&["check", "-o", "yaml", "--suppress=leader,nod*"]).stdout;
     for code in ["leader", "nodes"] {
         assert!(!suppressed.contains(&format!("\"check\": \"{code}\"\n")), "{suppressed}");

@@ -239,6 +239,8 @@ fn allocates_here(options: &Options) -> bool {
 fn leader_migration(subject: &str, options: &Options, theirs: bool, in_tree: bool) -> Option<Check> {
     let ours = options.migration.is_some();
     match (theirs, ours) {
+        // A trial writes nothing under either lease.
+        _ if options.dry_run => None,
         (true, false) => Some(Check::warning(
             LEADER_MIGRATION,
             subject,
@@ -333,6 +335,9 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Che
     let (text, fix) = match &options.election {
         _ if theirs.bool("dry-run") => {
             return Some(Check::good(LEADER_ELECTION, subject, "it is a trial (--dry-run) and writes nothing"));
+        }
+        _ if options.dry_run => {
+            return Some(Check::good(LEADER_ELECTION, subject, "this is a trial (--dry-run) and writes nothing"));
         }
         _ if !theirs.bool("leader-elect") => (
             "it runs with --leader-elect=false: both could be active at the same time".to_owned(),

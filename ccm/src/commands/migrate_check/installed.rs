@@ -12,6 +12,7 @@ use ccm_runtime::client::Call as Request;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use ccm_runtime::{Client, election};
 
+use super::ACCOUNT;
 use super::objects::{ConfigMap, Container, Item, Pod};
 use super::running::{self, Component};
 use crate::commands::orphans::GONE;
@@ -232,13 +233,18 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
     }
 }
 
-/// The pod has no file of the user's machine, and its own are not written.
+/// The pod has no file of the user's machine, and its own are not written. What runs there ends by itself.
 fn stays_in_pod(values: &FlagValues) -> Result<(), Failure> {
     // In the pod nothing would contradict it, and the load balancers of a cluster that lives would be orphans.
     if values.bool(GONE.name) {
         let gone = GONE.name;
         let text =
             format!("--in-cluster and --{gone} contradict each other: the cluster of the pod is there; leave one out");
+        return Err(Failure::error(text));
+    }
+    if values.bool("watch") {
+        let text = "--in-cluster and --watch contradict each other: Ctrl-C would end kubectl exec, and not the command in the \
+                    pod; in place of --watch run it again and again: watch --interval=5 kubectl ccm explain … --in-cluster";
         return Err(Failure::error(text));
     }
     for (name, fix) in LOCAL {
@@ -304,6 +310,10 @@ fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
     all.extend(["-n", &pod.metadata.namespace, &pod.metadata.name, "-c", &container.name].map(str::to_owned));
     all.extend(["--", program, command].map(str::to_owned));
     all.extend(words.iter().chain(args).cloned());
+    // The roles of the program do not allow it to list pods, by which a command finds the account.
+    let wants_account = call.values.iter().any(|(name, _)| name == ACCOUNT.name);
+    let account = running::of(pod, container).and_then(|running| running.service_account());
+    all.extend(account.filter(|_| wants_account).map(|account| format!("--{}={account}", ACCOUNT.name)));
     all.extend(own.into_iter().map(flag));
     // The command in the pod does not know that a terminal shows what it prints.
     all.extend(call.output.looks_forced().then(|| "--color=always".to_owned()));

@@ -21,13 +21,14 @@ mod webhooks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use ccm_controllers::persistent_volume;
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::{Aspects, Check, ConfigMapSpec, Lookup, NodeRef, Service, Severity};
-use ccm_runtime::Client;
+use ccm_provider::{Aspects, Check, Clock as _, ConfigMapSpec, Lookup, NodeRef, Service, Severity};
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
+use ccm_runtime::{Client, SystemClock};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use serde::de::IgnoredAny;
@@ -43,7 +44,9 @@ use super::progress::Progress;
 use super::world::World;
 use super::{Call, Command, SECTION};
 use crate::Controller;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{Exit, Failure, Verdict};
+use crate::options::Options;
+use crate::providers::Configuration;
 
 pub(super) const ACCOUNT: Flag = Flag::new(
     SECTION,
@@ -80,7 +83,7 @@ pub(super) const COMMAND: Command = Command {
 Give it the flags that the program will run with. One finding per line with the fix, errors first: flags of what
 runs now, nodes, Services, leases, permissions, webhooks, and what the provider sees in the cloud.
 
-Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no provider.
+Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no such provider.
 
   ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm migrate-check --account=system:serviceaccount:kube-system:aws-ccm -o json …
@@ -100,8 +103,13 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let granted = Granted::read(&call.values)?;
         let checks = {
             let progress = Progress::at("reading the flags");
-            let world = World::open(&call, &progress).await?;
-            sorted(look(&call, &world, &granted, &progress).await)
+            sorted(match World::open(&call, &progress).await {
+                Ok(world) => look(&call, &world, &granted, &progress).await,
+                Err(failure) if failure.exit == Exit::Fatal => {
+                    without_provider(&call, failure, &granted, &progress).await?
+                }
+                Err(failure) => return Err(failure),
+            })
         };
         report("MigrateCheck", checks, &call)
     }
@@ -121,13 +129,72 @@ pub(super) fn report(kind: &str, mut checks: Vec<Check>, call: &Call) -> Result<
     Ok(if good { Verdict::Clean } else { Verdict::Findings })
 }
 
+/// What the cluster shows where the provider does not start, for example without a region or credentials.
+async fn without_provider(
+    call: &Call,
+    failure: Failure,
+    granted: &Granted,
+    progress: &Progress,
+) -> Result<Vec<Check>, Failure> {
+    let (options, client) = World::reach(call, progress).await?;
+    let mut checks = vec![provider_fails(call, &options, &client, failure)?];
+    progress.go_on("reading pods, leases and webhooks");
+    let mut cluster = read::cluster(&client, &namespace(call), lease_namespace(&options)).await;
+    checks.append(&mut cluster.unread);
+    let account = account(call, granted, cluster.running.as_deref());
+    let routes = options.values.bool("configure-cloud-routes");
+    let runs = |name: &str| {
+        let is_on = options.switched_on().any(|controller| controller.name == name);
+        is_on && (routes || name != ccm_controllers::route::NAME)
+    };
+    checks.extend(of_cluster(
+        &cluster,
+        &flags::Ours { program: &call.program, options: &options, runs: &runs },
+        &account,
+    ));
+    Ok(checks)
+}
+
+/// The finding about a provider that does not start. One that does not exist stays an error.
+pub(super) fn provider_fails(
+    call: &Call,
+    options: &Options,
+    client: &Client,
+    failure: Failure,
+) -> Result<Check, Failure> {
+    Configuration::of(&call.registry, options, client)?;
+    let fix = "correct what the message names: plans and permissions are not checked before, and the program does not \
+               start either";
+    Ok(Check::error("provider", options.cloud_provider.clone(), failure.message, fix))
+}
+
+/// The namespace of pods, empty for all.
+fn namespace(call: &Call) -> String {
+    kubeconfig::namespace_asked(&call.values).unwrap_or_default()
+}
+
+fn lease_namespace(options: &Options) -> &str {
+    options.election.as_ref().map_or(SYSTEM_NAMESPACE, |election| &election.namespace)
+}
+
+/// The findings about the programs that run now and their leases.
+fn of_cluster(cluster: &read::Cluster, ours: &flags::Ours<'_>, account: &str) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(running) = &cluster.running {
+        checks.extend(flags::checks(running, ours));
+        checks.extend(pods::checks(running, account, ours.program));
+    }
+    if let Some(found) = &cluster.leases {
+        checks.extend(leases::checks(found, ours.options, timestamp(SystemClock.wall())));
+    }
+    checks
+}
+
 async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress) -> Vec<Check> {
     let options = &world.options;
     progress.go_on("reading pods, leases and webhooks");
-    let lease_namespace = options.election.as_ref().map_or(SYSTEM_NAMESPACE, |election| &election.namespace);
-    let namespace = kubeconfig::namespace_asked(&call.values).unwrap_or_default();
-    let cluster = read::cluster(&world.client, &namespace, lease_namespace).await;
-    let mut checks = cluster.unread;
+    let mut cluster = read::cluster(&world.client, &namespace(call), lease_namespace(options)).await;
+    let mut checks = std::mem::take(&mut cluster.unread);
     progress.go_on("planning");
     let previewed = world.preview(&Scope::All, progress).await.unwrap_or_else(|failure| {
         let text = format!("the controllers would not start: {}", failure.message);
@@ -136,15 +203,9 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
-    let account = account(call, granted, cluster.running.as_deref().unwrap_or_default());
+    let account = account(call, granted, cluster.running.as_deref());
 
-    if let Some(running) = &cluster.running {
-        checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
-        checks.extend(pods::checks(running, &account, &call.program));
-    }
-    if let Some(found) = &cluster.leases {
-        checks.extend(leases::checks(found, options, timestamp(world.shared.clock.wall())));
-    }
+    checks.extend(of_cluster(&cluster, &flags::Ours { program: &call.program, options, runs: &runs }, &account));
     progress.go_on("looking nodes up in the cloud");
     let listed = world.shared.nodes.list();
     let answers = instances(world, &listed).await;
@@ -162,9 +223,9 @@ async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress
     let written = webhooks::Written {
         nodes: &listed,
         services: &services,
-        lease: lease_namespace,
+        lease: lease_namespace(options),
         namespaces: &cluster.namespaces,
-        volumes: runs(ccm_controllers::persistent_volume::NAME),
+        volumes: runs(persistent_volume::NAME),
         all: cluster.all_webhooks,
     };
     checks.extend(webhooks::checks(&cluster.webhooks, &written));
@@ -200,10 +261,11 @@ fn once(mut ours: Vec<Check>, mut theirs: Vec<Check>) -> Vec<Check> {
 }
 
 /// The account of `--account`, that of the program in the files of `--rbac`, or that of the one that runs. Empty for the
-/// user of a kubeconfig.
-fn account(call: &Call, granted: &Granted, running: &[running::Running]) -> String {
+/// user of a kubeconfig, and if pods cannot be listed (`None`): a guessed account could be anybody's.
+fn account(call: &Call, granted: &Granted, running: Option<&[running::Running]>) -> String {
     let named = Some(call.values.text(ACCOUNT.name)).filter(|named| !named.is_empty());
-    let account = named.or_else(|| granted.account.clone()).or_else(|| pods::account(running));
+    let of_pods = || running.map_or_else(|| Some(String::new()), pods::account);
+    let account = named.or_else(|| granted.account.clone()).or_else(of_pods);
     account.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
 }
 
@@ -211,14 +273,16 @@ fn account(call: &Call, granted: &Granted, running: &[running::Running]) -> Stri
 pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewed, granted: &Granted) -> Vec<Check> {
     let controllers = running_controllers(world, previewed);
     let mut found = running::Found::default();
-    // Without the pods, the usual account is checked.
     let listed = page::each(&world.client, "/api/v1/pods", |pod| found.add(&pod)).await;
-    let running = listed.map(|()| found.finish()).unwrap_or_default();
-    rights(call, world, &account(call, granted, &running), &controllers, granted).await
+    let running = listed.ok().map(|()| found.finish());
+    rights(call, world, &account(call, granted, running.as_deref()), &controllers, granted).await
 }
 
 fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a Controller> {
-    let skipped = |name: &str| previewed.skipped.iter().any(|(skipped, _)| *skipped == name);
+    // The program itself may be allowed to list what the user of this command may not.
+    let skipped = |name: &str| {
+        previewed.skipped.iter().any(|(skipped, why)| *skipped == name && !why.starts_with(persistent_volume::REFUSED))
+    };
     let on = world.options.switched_on();
     on.filter(|controller| !skipped(controller.name) && (controller.applies)(&*world.provider).is_ok()).collect()
 }

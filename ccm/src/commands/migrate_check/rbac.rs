@@ -30,7 +30,7 @@ pub(super) const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
-    /// Empty if only a kubeconfig names it.
+    /// Empty if only a kubeconfig names it, or pods cannot be listed.
     pub(super) account: String,
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
@@ -173,7 +173,7 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
         let read = Permission::new("", "secrets", &["get"], "the configuration of the provider");
         needs.add_at(account, place, &read, true);
     }
-    if options.election.is_some() {
+    if options.election.is_some() && !options.dry_run {
         needs.add(account, options, ELECTION, true);
     }
     if options.migration.is_some() {
@@ -325,8 +325,8 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
         let fix = "run it as somebody who may create subjectaccessreviews.authorization.k8s.io (ClusterRole system:auth-delegator)";
         checks.push(of_other_user(reason, &of_user, fix));
     } else if accounts.contains("") {
-        let fix = "give --account=USER; kubectl --kubeconfig=FILE auth whoami prints it";
-        checks.push(of_other_user("that is the user of its kubeconfig", &of_user, fix));
+        let fix = "give --account=USER, as kubectl --kubeconfig=FILE auth whoami prints it, or run it as somebody who may list pods";
+        checks.push(of_other_user("that is the user of its kubeconfig, or the pods cannot be listed", &of_user, fix));
     } else if checks.is_empty() {
         let accounts: Vec<&str> = accounts.into_iter().collect();
         checks.push(Check::good(CHECK, "", format!("every permission is granted to {}", join(&accounts))));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_controllers::persistent_volume::{LIST, REFUSED};
 use ccm_controllers::preview::Unplanned;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity, Step};
@@ -88,7 +89,15 @@ pub(super) fn others(previewed: &Previewed, reported: impl Fn(&Unplanned) -> boo
         checks.push(Check::warning("plan", &*warning.subject, text, explain));
     }
     for (controller, reason) in &previewed.skipped {
-        checks.push(Check::good("controllers", *controller, format!("would not run: {reason}")));
+        checks.push(match reason.starts_with(REFUSED) {
+            true => Check::warning(
+                "unread",
+                LIST,
+                format!("their labels are not checked: {reason}"),
+                "grant it, then check again",
+            ),
+            false => Check::good("controllers", *controller, format!("would not run: {reason}")),
+        });
     }
     checks
 }

@@ -400,8 +400,11 @@ fn openstack(converted: &mut Converted<'_>, values: &Value) {
     let is_on = |name: &str| text(at(secret, name)) == "true";
     let name = text(at(secret, "name"));
     if !is_on("enabled") {
-        converted.flag("secret.enabled=false", "cloud-config", OPENSTACK_FILE);
-        let what = "the file /etc/config/cloud.conf comes from elsewhere: see that it is there, or set cloudConfig";
+        // Unless an argument of the user names another.
+        if at(&converted.values.clone().into(), "flags.cloud-config").is_null() {
+            converted.flag("secret.enabled=false", "cloud-config", OPENSTACK_FILE);
+        }
+        let what = "the file of flags.cloud-config comes from elsewhere: see that it is there, or set cloudConfig";
         return converted.open("secret.enabled", what);
     }
     // Files beside it, such as the certificates of `ca-file`, and arguments name its path in the container.

@@ -155,7 +155,10 @@ fn text(value: &Value) -> String {
 
 impl Converted<'_> {
     fn walk(&mut self, chart: &Chart, above: &str, values: &Value) {
-        for (name, value) in values.as_object().into_iter().flatten() {
+        let mut fields: Vec<_> = values.as_object().into_iter().flatten().collect();
+        // The container has the arguments of the user after its own: the last one counts, and lists add up.
+        fields.sort_by_key(|(name, _)| *name == "controllerExtraArgs");
+        for (name, value) in fields {
             let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
             let row = chart.rows.iter().find(|(known, _)| *known == key);
             let within = format!("{key}.");
@@ -275,7 +278,11 @@ impl Converted<'_> {
             _ => return self.flag(&place, &name, value),
         };
         let value = match ours {
-            "controllers" => value.split(',').map(|name| Value::from(name.trim())).collect(),
+            // Of a repeated flag all names count.
+            "controllers" => {
+                let before = self.values.get(ours).and_then(Value::as_array).cloned().unwrap_or_default();
+                before.into_iter().chain(value.split(',').map(|name| name.trim().into())).collect()
+            }
             "verbosity" | "securePort" | "volumeWebhook.port" => value.parse::<u32>().map_or(value.into(), Value::from),
             "routes.enabled" | "serviceAccountCredentials" | "leaderElection.migration" => {
                 go_bool(value).map_or(value.into(), Value::from)

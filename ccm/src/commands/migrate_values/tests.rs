@@ -92,6 +92,26 @@ fn arguments_become_values_or_flags() {
     assert_eq!(values["flags"]["cluster-cidr"], "10.0.0.0/16");
 }
 
+/// As in Go.
+#[test]
+fn controllers_that_are_given_again_add_up() {
+    let (values, ..) = converted("aws", &json!({"args": ["--controllers=*", "--controllers=-route,-service"]}));
+    assert_eq!(values["controllers"], json!(["*", "-route", "-service"]));
+    let (values, ..) = converted("openstack", &json!({"controllerExtraArgs": "- --controllers=-route"}));
+    let of_chart = ["cloud-node", "cloud-node-lifecycle", "route", "service"];
+    assert_eq!(values["controllers"], json!([&of_chart[..], &["-route"]].concat()));
+}
+
+#[test]
+fn the_arguments_of_the_user_come_after_those_that_the_chart_of_openstack_sets() {
+    let given = json!({"controllerExtraArgs": "- --controllers=-route\n- --v=5\n- --bind-address=10.0.0.1\n- --cloud-config=/x\n",
+        "enabledControllers": ["*"], "logVerbosityLevel": 2, "serviceMonitor": {"enabled": true}, "secret": {"enabled": false}});
+    let (values, ..) = converted("openstack", &given);
+    assert_eq!(values["controllers"], json!(["*", "-route"]));
+    assert_eq!((&values["verbosity"], &values["bindAddress"]), (&json!(5), &json!("10.0.0.1")));
+    assert_eq!(values["flags"], json!({"cloud-config": "/x"}));
+}
+
 #[test]
 fn the_value_of_a_flag_may_be_the_next_argument() {
     let args = [

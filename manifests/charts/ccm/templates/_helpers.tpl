@@ -53,7 +53,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and .Values.metrics.serviceMonitor.enabled (or $loopback (eq (int .Values.securePort) 0)) }}
 {{- fail (printf "metrics.serviceMonitor.enabled: Prometheus cannot reach the port at bindAddress %s, securePort %d; set bindAddress to 0.0.0.0, which means all addresses of the node, IPv4 and IPv6" .Values.bindAddress (int .Values.securePort)) }}
 {{- end }}
-{{- $given := keys .Values.flags }}
+{{- $given := .Values.flags | default dict | keys }}
 {{- range .Values.extraArgs }}{{ $given = append $given (splitList "=" . | first | trimPrefix "--" | replace "_" "-") }}{{ end }}
 {{- if and .Values.trial (or .Values.metrics.serviceMonitor.enabled .Values.volumeWebhook.enabled (has "dry-run" $given)) }}
 {{- fail "trial: it has no port and writes nothing; leave out metrics.serviceMonitor, volumeWebhook and the flag dry-run" }}
@@ -75,13 +75,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- range $name := list "cloud-node-lifecycle-controller" "cloud-node-lifecycle" }}
 {{- if has $name $listed }}{{ $listed = list "*" }}{{ else if has (printf "-%s" $name) $listed }}{{ $listed = list "-" }}{{ end }}
 {{- end }}
-{{- if or (not $listed) (has "*" $listed) (hasKey .Values.flags "controllers") }}true{{ end }}
+{{- if or (not $listed) (has "*" $listed) (hasKey (.Values.flags | default dict) "controllers") }}true{{ end }}
 {{- end }}
 
 {{/* Whether the controller for the load balancer classes of GKE runs. */}}
 {{- define "ccm.runsGkeService" -}}
 {{- $listed := .Values.controllers }}
-{{- $named := or (has "gke-service-lb-controller" $listed) (has "gke-service" $listed) (hasKey .Values.flags "controllers") }}
+{{- $named := or (has "gke-service-lb-controller" $listed) (has "gke-service" $listed) (hasKey (.Values.flags | default dict) "controllers") }}
 {{- if and (eq .Values.cloudProvider "gce") $named }}true{{ end }}
 {{- end }}
 
@@ -128,7 +128,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- range $name, $value := $values.flags }}{{ $_ := set $flags $name $value }}{{ end }}
 {{- /* The webhook needs its own feature gate besides those of the user; without it the API server gets no answer. */}}
 {{- $gates := index $flags "feature-gates" }}
-{{- if and $values.volumeWebhook.enabled $gates (hasKey $values.flags "feature-gates") }}
+{{- if and $values.volumeWebhook.enabled $gates (hasKey ($values.flags | default dict) "feature-gates") }}
 {{- $_ := set $flags "feature-gates" (prepend (kindIs "slice" $gates | ternary $gates (list $gates)) "CloudControllerManagerWebhook=true") }}
 {{- end }}
 {{- range $name, $value := $flags }}

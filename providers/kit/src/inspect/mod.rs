@@ -27,10 +27,15 @@ pub use current::{DESIRED, Explained};
 pub use inventory::{Claim, LOAD_BALANCER, Object};
 pub use members::{Health, Member, first_few, members};
 
-/// The remediation for an error. Errors about no particular object contain their own remediation.
+/// The remediation for an error of a command. Errors about no particular object contain their own remediation, and a
+/// command ends: only the manager retries.
 fn remediation(error: &ProviderError) -> String {
     match error.class() {
-        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
+        ErrorClass::Unknown => "do what the message says, then run the command again".to_owned(),
+        ErrorClass::Throttled { .. }
+        | ErrorClass::Transient { .. }
+        | ErrorClass::InProgress { .. }
+        | ErrorClass::Conflict => "probably temporary: run the command again".to_owned(),
         class => class.remediation(),
     }
 }

@@ -6,7 +6,7 @@ use ccm_test_manifests::workspace;
 use serde_json::{Value, json};
 
 use crate::rendered::{args, chart, documents, release, template, with_components, workload};
-use crate::tools::helm;
+use crate::tools::{helm, read};
 
 /// Required values of the chart, with additional ones.
 fn with(settings: &str) -> String {
@@ -193,10 +193,24 @@ fn tolerations_of_the_user_and_additional_ones_are_both_there() {
 #[test]
 fn keys_without_a_value_are_empty() {
     let Some(helm) = helm() else { return };
-    for key in ["commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "serviceAccount.annotations"] {
+    let keys =
+        ["commonLabels", "commonAnnotations", "podLabels", "podAnnotations", "serviceAccount.annotations", "flags"];
+    for (key, provider) in keys.iter().flat_map(|key| [(key, "azure"), (key, "gce")]) {
         let settings = with("volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b");
-        template(&helm, &["--set", &format!("{settings},{key}=null")]).unwrap();
+        template(&helm, &["--set", &format!("{settings},controllers={{*}},cloudProvider={provider},{key}=null")])
+            .unwrap();
     }
+}
+
+#[test]
+fn null_drops_a_flag_that_the_chart_sets() {
+    let Some(text) = helm().map(|helm| template(&helm, &["--set", &with("flags.cluster-name=null")]).unwrap()) else {
+        return;
+    };
+    let args = args(workload(&documents(&text)));
+    assert!(!args.is_empty() && !args.iter().any(|arg| arg.starts_with("--cluster-name")), "{args:?}");
+    // Helm 4.0 removes a null of the user where the chart has a map.
+    assert!(read("charts/ccm/values.yaml").contains("\nflags: null\n"));
 }
 
 #[test]

@@ -39,6 +39,11 @@ fn the_holders_of_leases_show_the_active_programs() {
         ["info lease lease kube-system/cloud-controller-manager"]
     );
     assert_eq!(lines(leases::checks(&[], &options(&["--leader-elect=false"]), now)), ["warning lease"]);
+    assert_eq!(
+        lines(leases::checks(&leases, &options(&["--dry-run"]), now)),
+        ["info lease"],
+        "a trial waits for nobody"
+    );
 }
 
 fn answered(needs: &rbac::Needs, about_us: Option<&str>, refused: impl Fn(&str) -> bool) -> Vec<Check> {

@@ -207,6 +207,14 @@ fn two_programs_without_a_common_lease_are_an_error_and_a_trial_is_none() {
     assert_eq!(election(&["--leader-elect-resource-namespace=x"], &[]), [Severity::Error]);
     assert_eq!(election(&["--leader-elect-resource-name=x"], &["--leader-elect-resource-name=x"]), []);
     assert_eq!(election(&["--dry-run", "--leader-elect-resource-name=x"], &[]), [Severity::Info]);
+    assert_eq!(election(&["--leader-elect-resource-name=x"], &["--dry-run"]), [Severity::Info]);
+    assert_eq!(election(&["--leader-elect=false"], &["--dry-run"]), [Severity::Info]);
+    let migrating = |ours: &[&str]| {
+        let ours = [ours, &["--enable-leader-migration", NO_ROUTES]].concat();
+        let checks = flags_of(&[controller_manager(&["--cloud-provider=aws"])], &ours);
+        checks.iter().filter(|check| check.check == "leader-migration").count()
+    };
+    assert_eq!((migrating(&[]), migrating(&["--dry-run"])), (1, 0));
 }
 
 #[test]
