@@ -117,9 +117,10 @@ pub(crate) fn security_group(
             names::NETWORK_GROUP_DESCRIPTION.to_owned(),
         ),
     };
-    // The last ten digits depend on --cluster-name; after a change the balancer still has the previous group.
+    // The last ten digits depend on --cluster-name; after a change the balancer still has the previous group, which is
+    // tagged before it loses it.
     let is_former = kind == Kind::Network
-        && attached.contains(&group.id)
+        && (attached.contains(&group.id) || is_of_service(&group.tags, &desired.service))
         && group.name.len() == name.len()
         && group.name.get(..name.len() - 10) == name.get(..name.len() - 10);
     match (group.description == description, group.name == name) {

@@ -12,6 +12,7 @@ use super::observed::{Observed, TargetGroup};
 use super::step::Step;
 use super::wanted::Wanted;
 use crate::annotations::Kind;
+use crate::client::elbv2::TargetHealth;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Write};
 
@@ -120,10 +121,13 @@ impl Check<'_> {
         behind.map_or_else(|| self.check_group(arn), |_| self.check(self.network_claim()))
     }
 
-    /// Whether the plan creates a target group, and registers nothing there.
+    /// Whether a target group serves nobody yet, is empty, and the plan registers nothing there.
     fn is_empty(&self, group: &Id) -> bool {
+        let is_left = |found: &TargetGroup| found.targets.iter().all(TargetHealth::is_leaving);
+        let mut unattached = self.observed.unattached_target_groups.iter();
+        let is_new = group.known().is_none_or(|arn| unattached.any(|found| found.group.arn == arn && is_left(found)));
         let registers = |step: &Step| matches!(&step.write, Write::ElbV2(ElbV2Write::RegisterTargets { target_group, .. }) if target_group == group);
-        matches!(group, Id::Made(_)) && !self.steps.iter().any(registers)
+        is_new && !self.steps.iter().any(registers)
     }
 
     /// Counts all writes of the plan: removals and additions come in parts.

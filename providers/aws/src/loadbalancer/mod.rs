@@ -291,7 +291,9 @@ impl From<Step> for balancer::Step<Step> {
             let step = Step { write, besides: Besides::Nothing, restore: None, ..step.clone() };
             Self::new(step, summary.clone(), Items::one(0), part.clone())
         });
-        let mut step = Self::new(step, summary, Items::one(0), part);
+        // A role may lack the permission for a tag that only shows later passes more.
+        let optional = part.kind == step::Kind::Claim;
+        let mut step = Self { optional, ..Self::new(step, summary, Items::one(0), part) };
         if let Some(restore) = restore {
             step = step.restore(restore);
         }
@@ -463,7 +465,8 @@ impl BalancerCloud for Balancers {
 
     fn remembers(&self, error: &ProviderError) -> Duration {
         let text = error.to_string();
-        if PASSING.iter().any(|code| text.contains(code)) { REFUSED_BY_OTHERS } else { REFUSED }
+        let passes = !text.contains(write::FOR_GOOD) && PASSING.iter().any(|code| text.contains(code));
+        if passes { REFUSED_BY_OTHERS } else { REFUSED }
     }
 
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
@@ -476,6 +479,11 @@ impl BalancerCloud for Balancers {
                 self.warn(&item.service, finding);
             }
         }
+    }
+
+    fn report_refusal(&self, work: &[ServiceWork], step: &balancer::Step<Step>, error: &ProviderError) {
+        let finding = Finding::warning("security group", error.to_string()).value(step.summary.id.clone());
+        work.iter().for_each(|item| self.warn(&item.service, &finding));
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {

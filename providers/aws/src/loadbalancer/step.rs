@@ -43,13 +43,19 @@ pub(crate) enum Besides {
     /// What may be removed from the group if it is full.
     Room(Room),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
-    Former(Vec<Listener>),
+    Former(Vec<Former>),
     /// The instances that replace all that serve. With `waits` others are leaving a target group already, and may still
     /// count: nothing more leaves to make room.
     Successors { ids: Vec<String>, waits: bool },
-    /// A listener before and after the change, which can also be made by deleting and creating it, and its policies.
-    Listener { former: Listener, wanted: Listener, policies: Vec<String> },
+    /// The registration that fills the target group to which a listener moves, if that has no target yet. The listener
+    /// stays if AWS refuses all of them.
+    Filling(Box<Write>),
+    /// A listener before and after the change, which can also be made by deleting and creating it.
+    Listener { former: Former, wanted: Listener },
 }
+
+/// A listener and its policies.
+pub(crate) type Former = (Listener, Vec<String>);
 
 /// Rules of a group that may be removed if it is full.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -145,6 +145,14 @@ impl Bed {
         panic!("twenty attempts were not enough");
     }
 
+    /// Lets time pass for the cloud and for the process.
+    pub(crate) async fn later(&self, time: Duration) {
+        self.aws.clock().step(time);
+        tokio::time::pause();
+        tokio::time::advance(time).await;
+        tokio::time::resume();
+    }
+
     /// Asserts that further syncs and a restart write nothing, and that a steady sync makes at most `most` reads.
     pub(crate) async fn stays(&self, process: &dyn LoadBalancer, service: &Service, most: usize) {
         let mark = self.aws.mark();

@@ -1,10 +1,12 @@
 //! Certificates that AWS does not know: the port serves with the former one, and follows its node port.
 
+use std::time::Duration;
+
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::json;
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, PREFIX, service};
 
 const GONE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/gone";
 
@@ -68,6 +70,7 @@ async fn a_port_of_a_classic_balancer_is_closed_once_for_an_unknown_certificate(
             let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
             assert!(error.contains("certificate/gone"), "{case}, sync {sync}: {error}");
             assert_eq!(listeners(), before, "{case}, sync {sync}");
+            bed.later(Duration::from_secs(301)).await;
         }
         let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteLoadBalancerListeners").count();
         assert!(closed <= 1, "{case}: closed {closed} times");
@@ -97,11 +100,39 @@ async fn a_port_of_a_classic_balancer_is_closed_once_for_a_listener_that_the_rol
             let wanted = web("clb", Some(other), &[(443, node_port)]);
             let error = process.ensure(CLUSTER, &wanted, &bed.nodes).await.unwrap_err().to_string();
             assert!(error.contains("CreateLoadBalancerListeners"), "{case}, sync {sync}: {error}");
+            bed.later(Duration::from_secs(301)).await;
         }
         let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteLoadBalancerListeners").count();
         assert_eq!(closed, 1, "{case}");
         bed.check();
     }
+}
+
+/// A policy costs no write per attempt.
+#[tokio::test]
+async fn a_listener_that_comes_back_has_its_policy_and_each_refused_sync_leaves_it_alone() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let secured = |certificate, node_port| {
+        let mut web = web("clb", Some(certificate), &[(443, node_port)]);
+        let key = format!("{PREFIX}ssl-negotiation-policy");
+        web.metadata.annotations.insert(key, "ELBSecurityPolicy-TLS-1-2-2017-01".into());
+        web
+    };
+    bed.ensure(&*process, &secured(CERTIFICATE, 31443)).await;
+    let listeners = || bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
+    let before = listeners();
+    for sync in 0..3 {
+        let mark = bed.aws.mark();
+        process.ensure(CLUSTER, &secured(GONE, 31843), &bed.nodes).await.unwrap_err();
+        assert_eq!(listeners(), before, "sync {sync}");
+        let writes = bed.writes(mark);
+        assert!(sync == 0 || writes.is_empty(), "sync {sync}: {writes:?}");
+        bed.later(Duration::from_secs(301)).await;
+    }
+    bed.ensure(&*process, &secured(CERTIFICATE, 31843)).await;
+    assert_eq!(listeners()[&443].policies, before[&443].policies);
+    bed.check();
 }
 
 /// The Go program sets no policies either, unless an annotation names one.

@@ -14,6 +14,7 @@ mod leader;
 mod limits;
 mod matrix;
 mod mistakes;
+mod moves;
 mod network;
 mod parts;
 mod permissions;

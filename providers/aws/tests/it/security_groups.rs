@@ -8,7 +8,7 @@ use ccm_provider::{LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CLUSTER, USER_GROUP, service, shape_of};
 use crate::leader::watched;
 
 fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
@@ -431,5 +431,57 @@ async fn a_group_that_its_last_node_leaves_keeps_no_rule_for_shared_health_check
     }
     assert_eq!(rules(&bed, second), [""; 0]);
     assert_eq!(probes(&bed, &bed.network.node_group), 2);
+    bed.check();
+}
+
+/// A network balancer with a group that was named with another `--cluster-name`.
+async fn renamed() -> (Bed, Vec<String>, Service) {
+    let bed = Bed::start("NLBSecurityGroupMode = Managed");
+    let (empty, web) = (shape_of(&bed), service("web", &[("type", "nlb")], &[(80, 31080)], json!({})));
+    bed.process().await.ensure("before", &web, &bed.nodes).await.unwrap();
+    bed.later(Duration::from_secs(60)).await;
+    (bed, empty, web)
+}
+
+/// Its interfaces keep the group for some time.
+#[tokio::test]
+async fn a_group_from_before_a_change_of_the_cluster_name_goes_with_its_balancer() {
+    for is_restarted in [false, true] {
+        let (bed, empty, web) = renamed().await;
+        let mut process = bed.process().await;
+        let error = process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        assert!(error.is_in_progress(), "{error}");
+        if is_restarted {
+            process = bed.process().await;
+        }
+        bed.delete(&*process, &web).await;
+        assert_eq!(shape_of(&bed), empty, "restarted: {is_restarted}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn a_group_from_before_a_change_of_the_cluster_name_goes_after_its_successor_has_come() {
+    let (bed, empty, web) = renamed().await;
+    let in_use = Fault::Code { status: 400, code: "DependencyViolation".to_owned(), message: String::new() };
+    bed.aws.fault(faults::Rule::every(in_use).on("ec2", "DeleteSecurityGroup").window(0, 1));
+    bed.ensure(&*bed.process().await, &web).await;
+    let groups = bed.aws.world(|world| world.ec2.groups.values().filter(|one| one.name.starts_with("k8s-")).count());
+    assert_eq!(groups, 1);
+    bed.delete(&*bed.process().await, &web).await;
+    assert_eq!(shape_of(&bed), empty);
+    bed.check();
+}
+
+/// Upstream tags no group after its creation.
+#[tokio::test]
+async fn a_group_from_before_a_change_of_the_cluster_name_that_cannot_be_tagged_keeps_no_balancer() {
+    let (bed, _, web) = renamed().await;
+    bed.aws.fault(faults::Rule::every(Fault::Deny).on("ec2", "CreateTags"));
+    let (process, cluster) = watched(&bed).await;
+    bed.delete(&*process, &web).await;
+    assert_eq!(bed.aws.world(|world| world.elbv2.balancers.len()), 0);
+    let events = cluster.take_events();
+    assert!(events.iter().any(|event| event.contains("ec2:CreateTags")), "{events:?}");
     bed.check();
 }

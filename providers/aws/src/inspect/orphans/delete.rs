@@ -70,7 +70,8 @@ pub(super) async fn look(
 pub(super) fn steps(aws: &Inspector, desired: &Wanted, observed: &Observed) -> Result<Vec<step::Step>, ProviderError> {
     let mut steps = aws.balancers().plan_one(desired, observed)?.steps;
     steps.retain(|step| match &step.write {
-        Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) | Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => false,
+        Write::Ec2(Ec2Write::CreateTags { .. } | Ec2Write::DeleteSecurityGroup { .. })
+        | Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => false,
         Write::Elb(ElbWrite::DeleteLoadBalancer { .. }) => !desired.network,
         Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => desired.network,
         _ => true,

@@ -11,13 +11,14 @@ use crate::client::elb::Listener;
 use crate::client::write::ElbWrite;
 use crate::client::{ApiError, Write};
 use crate::loadbalancer::reads::Reads;
+use crate::loadbalancer::step::Former;
 
 /// The policy that AWS gives a new listener.
 const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// Creates listeners, one by one if AWS refuses some of them. If one is refused, the former one of its port or of its
-/// instance port is created again: its port stays open.
-pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) -> Result<(), ProviderError> {
+/// instance port is created again, with its policies: its port stays open.
+pub(super) async fn create(write: &Write, former: &[Former], reads: &Reads) -> Result<(), ProviderError> {
     let Write::Elb(ElbWrite::CreateLoadBalancerListeners { balancer, listeners }) = write else {
         return Err(ProviderError::bug("not the creation of listeners"));
     };
@@ -33,28 +34,52 @@ pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) ->
     for (listeners, answer) in answers {
         let Err(error) = answer else { continue };
         let replaces = |new: &Listener, old: &Listener| new.port == old.port || new.instance_port == old.instance_port;
-        let lost = |old: &&Listener| !made.contains(&old.port) && listeners.iter().any(|new| replaces(new, old));
-        let again: Vec<Listener> = former.iter().filter(lost).cloned().collect();
-        let is_lost = !again.is_empty();
-        if is_refused(&error)
-            && is_lost
-            && let Err(second) = create(again).await
-        {
-            tracing::warn!(balancer, %error, %second, "a port stays closed");
-        }
-        let error = if is_lost { super::for_good(error) } else { error.into() };
+        let lost = |old: &Listener| !made.contains(&old.port) && listeners.iter().any(|new| replaces(new, old));
+        let lost: Vec<&Former> = former.iter().filter(|(old, _)| lost(old)).collect();
+        let error = match lost.is_empty() || !is_refused(&error) {
+            true => error.into(),
+            false => match again(balancer, &lost, reads).await {
+                Ok(()) => super::for_good(error),
+                Err(second) => {
+                    tracing::warn!(balancer, %error, %second, "a port stays closed");
+                    error.into()
+                }
+            },
+        };
         refused.get_or_insert(error);
     }
     refused.map_or(Ok(()), Err)
+}
+
+/// Creates listeners as they were.
+async fn again(balancer: &str, former: &[&Former], reads: &Reads) -> Result<(), ApiError> {
+    let listeners = former.iter().map(|(listener, _)| listener.clone()).collect();
+    let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.to_owned(), listeners };
+    send(&Write::Elb(write), reads).await?;
+    for (listener, policies) in former {
+        if let Err(error) = set_policies(balancer, listener.port, policies, reads).await {
+            tracing::warn!(balancer, port = listener.port, %error, "a listener lacks its policies");
+        }
+    }
+    Ok(())
+}
+
+/// Gives a new listener policies.
+async fn set_policies(balancer: &str, port: i32, policies: &[String], reads: &Reads) -> Result<(), ApiError> {
+    if policies.iter().all(|policy| policy == DEFAULT_POLICY) {
+        return Ok(());
+    }
+    let (balancer, policies) = (balancer.to_owned(), policies.to_vec());
+    let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies };
+    send(&Write::Elb(write), reads).await.map(drop)
 }
 
 /// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener; the
 /// new one, or the former one that is created again, gets the policies.
 pub(super) async fn certificate(
     write: &Write,
-    former: &Listener,
+    former: &Former,
     wanted: &Listener,
-    policies: &[String],
     reads: &Reads,
 ) -> Result<(), ProviderError> {
     let error = match send(write, reads).await {
@@ -68,12 +93,6 @@ pub(super) async fn certificate(
     send(&Write::Elb(delete), reads).await?;
     let listeners = vec![wanted.clone()];
     let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
-    let created = create(&Write::Elb(write), std::slice::from_ref(former), reads).await;
-    if policies.iter().all(|policy| policy == DEFAULT_POLICY) {
-        return created;
-    }
-    let (balancer, port, policies) = (balancer.clone(), *port, policies.to_vec());
-    let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies };
-    let set = send(&Write::Elb(write), reads).await;
-    created.and(set.map(drop).map_err(Into::into))
+    create(&Write::Elb(write), std::slice::from_ref(former), reads).await?;
+    Ok(set_policies(balancer, *port, &former.1, reads).await?)
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
-use super::reads::{Reads, Refused};
+use super::reads::{Reads, Refused, SHORT};
 use super::settling;
 use super::step::{Besides, Step};
 use super::wanted::first_few;
@@ -90,6 +90,14 @@ impl Outputs {
         ids.iter().all(is_refused)
     }
 
+    /// The answer of AWS to a registration of which it refuses all targets.
+    fn refusal(&self, registration: &Write) -> Option<&str> {
+        let (of, ids, _) = targets::of(&self.completed(registration))?;
+        let is_first = |one: &&Refused| one.adding && ids.first() == Some(&one.id) && one.is_refused_by(&of);
+        let first = self.refused.iter().find(is_first)?;
+        self.refuses(&of, &ids).then_some(&*first.said)
+    }
+
     /// Whether a target group or balancer may be full.
     fn needs_room(&self, of: &str) -> bool {
         self.refused.iter().any(|one| one.needs_room && one.of == of)
@@ -110,10 +118,15 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     match (&step.besides, &step.write) {
         (Besides::Shared(rules), Write::Ec2(write)) => at_nodes::change(rules, write, outputs, reads).await,
         (Besides::Users { group, close }, _) => without_users(step, group, close, outputs, reads).await,
-        (Besides::Listener { former, wanted, policies }, write) => {
-            listeners::certificate(write, former, wanted, policies, reads).await
-        }
+        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
         (Besides::Former(former), write) => listeners::create(write, former, reads).await,
+        (Besides::Filling(registration), _) => match outputs.refusal(registration) {
+            Some(said) => {
+                let text = "keeps its target group, as AWS refuses all targets of the new one";
+                Err(ProviderError::retry(format!("listener {} {text}: {said}", step.summary.id), SHORT))
+            }
+            None => single(step, outputs, reads).await,
+        },
         _ => single(step, outputs, reads).await,
     }
 }
@@ -291,15 +304,19 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
     }
 }
 
+/// What follows the error of a write for which something was deleted.
+pub(super) const FOR_GOOD: &str = "each attempt interrupts the traffic: the next one is in an hour, or after a change of \
+                                   the Service";
+
 /// The error of a write for which something was deleted. Even if the reason may pass, the next attempts wait as for a
-/// request that must change: each one would interrupt the traffic.
+/// request that must change.
 fn for_good(error: ApiError) -> ProviderError {
     let passes = error.meaning() == Meaning::Conflict || error.kind != ErrorKind::Refused;
     let error = ProviderError::from(error);
     if passes {
         return error;
     }
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, error.to_string())
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("{error}; {FOR_GOOD}"))
 }
 
 /// Whether the policy of an annotation is made, which AWS does not name by a code of its own.

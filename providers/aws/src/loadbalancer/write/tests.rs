@@ -361,15 +361,16 @@ async fn a_refusal_that_an_address_or_a_certificate_causes_is_remembered_for_fiv
 
 #[test]
 fn what_follows_a_refusal_is_printed() {
-    let listener = |port| Listener { port, protocol: "SSL".to_owned(), ..Listener::default() };
+    let listener = Listener { port: 443, protocol: "SSL".to_owned(), ..Listener::default() };
+    let former = (listener.clone(), Vec::new());
     let of = |besides| {
         let step = Step::new(Verb::Update, "Listener", "web:443", "the test wants it", delete_group());
         balancer::Step::from(Step { besides, ..step }).summary.reason
     };
-    let besides = Besides::Listener { former: listener(443), wanted: listener(443), policies: Vec::new() };
+    let besides = Besides::Listener { former: former.clone(), wanted: listener };
     let replaced = "the test wants it; if the permission is missing: delete Listener, create Listener";
     assert_eq!(of(besides), replaced);
     let again = "the test wants it; if one is refused: create Listener, as before";
-    assert_eq!(of(Besides::Former(vec![listener(443)])), again);
+    assert_eq!(of(Besides::Former(vec![former])), again);
     assert_eq!(of(Besides::Former(Vec::new())), "the test wants it");
 }

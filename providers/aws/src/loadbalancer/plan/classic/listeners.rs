@@ -10,7 +10,7 @@ use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed;
-use crate::loadbalancer::step::{Besides, Kind, Step};
+use crate::loadbalancer::step::{Besides, Former, Kind, Step};
 
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
 const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";
@@ -77,7 +77,7 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
         let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
         let create = context.step(Verb::Create, "Listener", "the Service wants these listeners", write);
         let mut create = create.part(Kind::Frame, "listeners");
-        create.besides = Besides::Former(changed.into_iter().cloned().collect());
+        create.besides = Besides::Former(changed.into_iter().map(|listener| as_it_is(balancer, listener)).collect());
         steps.push(new.iter().fold(create, |step, listener| step.change("listener", None, Some(text(listener)))));
     }
     // The others serve until the new ones do.
@@ -85,15 +85,20 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     steps
 }
 
+/// A listener with its policies.
+fn as_it_is(balancer: &LoadBalancer, of: &Listener) -> Former {
+    let policies = listeners(balancer).filter(|(listener, _)| *listener == of).flat_map(|(_, found)| &found.policies);
+    (of.clone(), policies.cloned().collect())
+}
+
 fn certificate(context: &Context<'_>, balancer: &LoadBalancer, former: &Listener, wanted: Listener) -> Option<Step> {
-    let policies = listeners(balancer).find(|(listener, _)| *listener == former);
-    let policies = policies.map(|(_, description)| description.policies.iter().cloned().collect()).unwrap_or_default();
+    let was = as_it_is(balancer, former);
     let (balancer, port, certificate) = (context.name(), wanted.port, wanted.certificate.clone()?);
     let write = ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, certificate: certificate.clone() };
     let id = format!("{}:{port}", context.desired.name);
     let step = Step::new(Verb::Update, "Listener", id, "the annotation names another certificate", Write::Elb(write));
     let step = step.change("certificate", former.certificate.clone(), Some(certificate));
-    let besides = Besides::Listener { former: former.clone(), wanted, policies };
+    let besides = Besides::Listener { former: was, wanted };
     Some(Step { besides, ..step.part(Kind::Frame, format!("certificate of port {port}")) })
 }
 
@@ -171,7 +176,11 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Cl
         let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer: context.name(), port, policies };
         let id = format!("{}:{port}", context.desired.name);
         let step = Step::new(Verb::Update, "Listener", id, "the annotation names it", Write::Elb(write));
-        let step = step.part(Kind::Settings, SSL_NEGOTIATION_TYPE);
+        // The listener of the port that has it already is there again if the new one is refused.
+        let has =
+            |(former, found): (&Listener, &ListenerDescription)| former.port == port && found.policies.contains(&name);
+        let is_replaced = existing.is_some_and(|existing| listeners(&existing.balancer).any(has));
+        let step = step.part(Kind::Settings, if is_replaced { "listeners" } else { SSL_NEGOTIATION_TYPE });
         steps.push(step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone())));
     }
     steps

@@ -61,6 +61,7 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
         planned.extend(Planned { steps, findings, errors });
     }
     let removal = delete::unneeded(BalancerKind::Network, desired, attached, &[], observed, env);
+    planned.steps.splice(..0, removal.mark);
     planned.steps.extend(removal.revoke.into_iter().map(rule));
     planned.steps.extend(removal.delete);
     planned.findings.extend(removal.findings);

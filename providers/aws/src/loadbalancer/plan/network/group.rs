@@ -7,7 +7,7 @@ use ccm_provider::{ProviderError, Risk, Verb};
 use super::{Context, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target, TargetHealth};
 use crate::client::write::{ElbV2Write, TARGETS_AT_ONCE};
-use crate::client::{Id, Object};
+use crate::client::{Id, Object, Write};
 use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::TargetGroup;
@@ -116,6 +116,19 @@ pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -
         steps.extend(targets.map(|step| step.part(Kind::Members, port.key())));
     }
     steps
+}
+
+/// What a listener needs besides to move to a group.
+pub(super) fn filling(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Besides {
+    let (wanted, observed) = (&context.network.common.targets, context.observed);
+    let target = |id: &String| Target { id: id.clone(), port: port.node_port };
+    let targets: Vec<Target> = wanted.keys().filter(|id| observed.can_join(id)).map(target).collect();
+    let is_filled = chosen.found.is_some_and(|found| !found.targets.iter().all(TargetHealth::is_leaving));
+    if is_filled || targets.is_empty() {
+        return Besides::Nothing;
+    }
+    let target_group = chosen.id();
+    Besides::Filling(Box::new(Write::ElbV2(ElbV2Write::RegisterTargets { target_group, targets })))
 }
 
 /// Updates the nodes of all groups that serve, whether the Service still wants them or not.

@@ -77,7 +77,9 @@ pub(super) fn plan(context: &Context<'_>) -> Planned {
                 let former = conflicting.first().copied();
                 for listener in conflicting {
                     let delete = plan.delete(listener, "the port's protocol changed, which takes a new listener");
-                    plan.planned.steps.push(delete.part(Kind::Frame, one.port.key()).needs(FILLED));
+                    let delete = delete.part(Kind::Frame, one.port.key()).needs(FILLED);
+                    let besides = group::filling(context, one.port, &one.chosen);
+                    plan.planned.steps.push(Step { besides, ..delete });
                 }
                 plan.create(one, former);
             }
@@ -132,7 +134,8 @@ impl<'a> PortPlan<'_, 'a> {
             let modify = with_changes(summary, changes).part(Kind::Frame, one.port.key());
             let modify = Step { restore: restore.map(Write::ElbV2), ..modify };
             // Traffic does not move to a group without its targets.
-            self.planned.steps.push(if moved { modify.needs(FILLED) } else { modify });
+            let besides = || group::filling(self.context, one.port, &one.chosen);
+            self.planned.steps.push(if moved { Step { besides: besides(), ..modify.needs(FILLED) } } else { modify });
         }
         if moved {
             self.leads_to.insert(&listener.arn, one.chosen.arn().map(str::to_owned));

@@ -40,7 +40,8 @@ pub(super) fn plan(context: &Context<'_>, current: &[String]) -> Result<Security
     let unneeded = delete::unneeded(BalancerKind::Network, desired, attached, &ids, observed, env);
 
     let frame = if context.existing().is_some() { PART } else { "" };
-    let mut open: Vec<Step> = before.into_iter().map(|step| step.part(Kind::Frame, frame)).collect();
+    let before = before.into_iter().map(|step| step.part(Kind::Frame, frame));
+    let mut open: Vec<Step> = unneeded.mark.into_iter().chain(before).collect();
     let ports = network.ports.iter().map(|port| (transport(&port.protocol), port.port)).collect();
     let own = rules.into_iter().flat_map(|step| by_port(&ports, step));
     let own = own.map(|(step, narrows)| (step.part(Kind::Rules, PART).needs(&[Kind::Frame]), narrows));

@@ -19,9 +19,12 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::{Rule, split};
 use crate::loadbalancer::step::{Kind as PartOf, Step};
 use crate::loadbalancer::wanted::Wanted;
+use crate::ownership::service_tag;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
+    /// Tags groups before the balancer loses them.
+    pub(crate) mark: Vec<Step>,
     /// Revokes rules that refer to the groups: before the balancer is deleted, or after a remaining balancer changed
     /// its groups.
     pub(crate) revoke: Vec<Step>,
@@ -48,7 +51,8 @@ pub(crate) fn unneeded(
             continue;
         }
         match claim::security_group(kind, desired, attached, group, env) {
-            Claim::Own | Claim::FormerName => {}
+            Claim::Own => {}
+            Claim::FormerName => removal.mark.extend(mark(group, desired)),
             Claim::HalfMade => {
                 removal.findings.extend(env.ownership.cluster_key().map(|key| stays(group, &key)));
                 continue;
@@ -65,6 +69,19 @@ pub(crate) fn unneeded(
         removal.delete.push(step.part(PartOf::Release, ""));
     }
     removal
+}
+
+/// Tags a group of which nothing else shows, without its balancer, whose it is: EC2 may refuse its deletion for minutes.
+fn mark(group: &SecurityGroup, desired: &Wanted) -> Option<Step> {
+    let (key, value) = service_tag(&desired.service);
+    if group.tags.contains_key(&key) {
+        return None;
+    }
+    let tags = [(key.clone(), value.clone())].into();
+    let write = Ec2Write::CreateTags { resources: vec![group.id.clone().into()], tags };
+    let reason = "its name is from before a change of --cluster-name";
+    let step = Step::new(Verb::Update, "SecurityGroup", &*group.id, reason, Write::Ec2(write));
+    Some(step.change(format!("tag {key}"), None, Some(value)).part(PartOf::Claim, ""))
 }
 
 /// The rules in other groups that refer to a group.

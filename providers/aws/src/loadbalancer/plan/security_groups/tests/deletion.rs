@@ -30,7 +30,7 @@ fn other_references_go_from_member_groups_and_elsewhere_their_group_is_named() {
     put(&mut world, managed(member("owned")));
     put(&mut world, with(group("sg-nodes", "nodes", member("shared")), vec![ssh_from("sg-lb"), all_from("sg-lb")]));
     put(&mut world, with(group("sg-plain", "plain", Tags::new()), vec![ssh_from("sg-lb")]));
-    let Removal { revoke, delete, findings } = removal(&world);
+    let Removal { revoke, delete, findings, .. } = removal(&world);
     assert_eq!(
         delete.len(),
         1,
@@ -93,18 +93,21 @@ fn named_configured_and_kept_groups_are_not_deleted() {
 }
 
 #[test]
-fn the_network_group_is_known_by_name_and_the_former_name_while_attached() {
-    let described = |name: &str| SecurityGroup {
-        description: "[k8s] Managed SecurityGroup for LoadBalancer".to_owned(),
-        ..group("sg-nlb", name, member("owned"))
+fn the_network_group_is_known_by_name_and_the_former_name_while_attached_or_by_its_tag() {
+    let removal = |name: &str, attached: &[String], service: Option<&str>| {
+        let (mut world, mut tags) = (world(), member("owned"));
+        tags.extend(service.map(|service| ("kubernetes.io/service-name".to_owned(), service.to_owned())));
+        let description = "[k8s] Managed SecurityGroup for LoadBalancer".to_owned();
+        put(&mut world, SecurityGroup { description, ..group("sg-nlb", name, tags) });
+        delete::unneeded(Kind::Network, &desired(Goal::Absent), attached, &[], &world, &env())
     };
-    let of = |name: &str, attached: &[String]| {
-        let mut world = world();
-        put(&mut world, described(name));
-        delete::unneeded(Kind::Network, &desired(Goal::Absent), attached, &[], &world, &env()).delete.len()
-    };
+    let of = |name: &str, attached: &[String]| removal(name, attached, None).delete.len();
     assert_eq!(of("k8s-shop-web-6110eb0328", &[]), 1);
     assert_eq!(of("k8s-shop-web-0000000000", &["sg-nlb".to_owned()]), 1, "--cluster-name has changed");
     assert_eq!(of("k8s-shop-web-0000000000", &[]), 0);
     assert_eq!(of("k8s-shop-api-6110eb0328", &["sg-nlb".to_owned()]), 0);
+    for (service, is_ours) in [("shop/web", true), ("shop/web2", false)] {
+        let removal = removal("k8s-shop-web-0000000000", &[], Some(service));
+        assert_eq!((removal.mark.len(), removal.delete.len()), (0, usize::from(is_ours)), "{service}");
+    }
 }
