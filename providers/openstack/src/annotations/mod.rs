@@ -65,7 +65,8 @@ ccm_kit::annotation_table! {
         MEMBER_SUBNET_ID: String = value::text_or_empty, "member-subnet-id", On::All, "ID", "`member-subnet-id`", "Counts for new members.",
             "Subnet of the members.";
         PORT_ID: String = value::text_or_empty, "port-id", On::All, "ID", "", FIXED,
-            "A port of Neutron whose address the load balancer takes, instead of network and subnet.";
+            "A port of Neutron whose address the load balancer takes, instead of network and subnet. \
+             Of several addresses, an internal or IPv6 Service names one in `spec.loadBalancerIP`.";
         LOAD_BALANCER_ID: String = value::text_or_empty, "load-balancer-id", On::All, "ID", "written by the provider", "Must not be changed.",
             "The load balancer of this Service. Naming that of another Service shares it.";
         LOAD_BALANCER_ADDRESS: String = value::text_or_empty, "load-balancer-address", On::All, "address", "written by the provider", "",

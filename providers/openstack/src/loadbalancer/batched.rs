@@ -123,7 +123,8 @@ impl Bulk for FloatingIps {
     async fn call(&self, ports: &[String]) -> Result<BTreeMap<String, FloatingIp>, ApiError> {
         let query = Query::default().each("port_id", ports.iter().map(String::as_str));
         let found = self.0.floating_ips(query).await?;
-        Ok(found.into_iter().filter_map(|ip| Some((ip.port_id.clone()?, ip))).collect())
+        // Of several on a port, the first one counts, as upstream.
+        Ok(found.into_iter().rev().filter_map(|ip| Some((ip.port_id.clone()?, ip))).collect())
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {

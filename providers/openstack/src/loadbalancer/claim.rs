@@ -45,9 +45,9 @@ pub(crate) enum Claim {
 pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
     let Some(balancer) = observed.balancer(place) else { return Claim::Own };
     let (lb, evidence) = (&balancer.lb, observed.evidence.get(&place).copied());
-    let is_copied = may_be_copied(item, balancer);
-    let is_older = match is_copied {
-        true => joined(item, balancer).any(|listener| item.is_younger_than(&listener.created_at, SKEW)),
+    let (is_copied, is_old) = (may_be_copied(item, balancer), is_old_name(item, lb));
+    let is_older = match is_copied || is_old && !item.has_made(lb) {
+        true => listeners_of(item, balancer, is_old).any(|listener| item.is_younger_than(&listener.created_at, SKEW)),
         false => item.is_younger_than(&lb.created_at, SKEW),
     };
     if lb.name == item.legacy {
@@ -67,7 +67,7 @@ pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
     if lb.tags.contains(&item.name) {
         return checked(Claim::Shared);
     }
-    if is_old_name(item, lb) {
+    if is_old {
         return proven(Claim::FormerName { is_owner: names::renamed(&lb.name, &item.name).is_some() });
     }
     match joined(item, balancer).next() {
@@ -102,7 +102,17 @@ fn is_of_another(item: &Item, lb: &LoadBalancer) -> bool {
 
 /// The listeners with the tag of the Service.
 fn joined<'b>(item: &'b Item, balancer: &'b Balancer) -> impl Iterator<Item = &'b Listener> {
-    balancer.listeners.iter().filter(|listener| listener.tags.contains(&item.name))
+    listeners_of(item, balancer, false)
+}
+
+/// The same, or also those with its tag under an older cluster name.
+fn listeners_of<'b>(item: &'b Item, balancer: &'b Balancer, is_old: bool) -> impl Iterator<Item = &'b Listener> {
+    balancer.listeners.iter().filter(move |listener| listener.tags.iter().any(|tag| is_tag_of(item, tag, is_old)))
+}
+
+/// Whether a tag is that of the Service, also under an older cluster name if `is_old`: a rename may be incomplete.
+fn is_tag_of(item: &Item, tag: &str, is_old: bool) -> bool {
+    tag == item.name || is_old && names::renamed(tag, &item.name).is_some()
 }
 
 /// What is known to be this cluster's when the members have shown it: the balancer, or what the Service has on it.
@@ -117,11 +127,7 @@ pub(super) fn evidence(item: &Item, balancer: &Balancer, is_node: &impl Fn(&Memb
     // Others may share the balancer.
     let may_be_ours = |listener: &&Listener| {
         let mut tags = service_tags(&listener.tags).peekable();
-        is_named && tags.peek().is_none()
-            || tags.any(|tag| match is_old {
-                true => names::renamed(tag, &item.name).is_some(),
-                false => tag == item.name,
-            })
+        is_named && tags.peek().is_none() || tags.any(|tag| is_tag_of(item, tag, is_old))
     };
     // Other Services of this cluster may keep the balancer while this one is made again.
     let cluster = names::fields(&item.name).map(|(cluster, ..)| cluster);
@@ -224,7 +230,7 @@ impl Claim {
 
     /// Whether `tag`, a name or tag of the balancer or its parts, belongs to the Service.
     pub(crate) fn owns(self, item: &Item, tag: &str) -> bool {
-        tag == item.name || self.is_former() && names::renamed(tag, &item.name).is_some()
+        is_tag_of(item, tag, self.is_former())
     }
 
     /// Whether a listener belongs to the Service: by its tag; one without any tags, as older programs left them, to the

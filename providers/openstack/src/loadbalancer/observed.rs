@@ -9,6 +9,7 @@ use super::names;
 use super::wanted::{Item, NodePort, transport};
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{ERROR, Listener, LoadBalancer, Member, Monitor, Pool, Version};
+use crate::start::config::OVN;
 
 /// The observed state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -114,6 +115,20 @@ pub(crate) struct Group {
     /// A member whose ports are not known: its node has no provider ID yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unknown_node: Option<String>,
+}
+
+impl Group {
+    /// Whether a rule is neither from the subnet of new members nor, with ovn, from clients.
+    pub(crate) fn lets_others_in(&self, item: &Item, lb: &LoadBalancer) -> bool {
+        let settings = item.settings.as_ref().filter(|_| lb.provider == OVN);
+        let clients = || settings.into_iter().flat_map(|settings| &settings.sources);
+        let is_expected = |range: &String| {
+            self.subnet.as_ref().is_some_and(|subnet| subnet.cidr == *range)
+                || clients().any(|net| net.to_string() == *range)
+        };
+        let rules = self.group.iter().flat_map(|group| &group.security_group_rules);
+        rules.map(|rule| &rule.remote_ip_prefix).any(|range| !range.is_empty() && !is_expected(range))
+    }
 }
 
 impl Balancer {

@@ -26,6 +26,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_copy_of_a_service_that_shares_a_balancer_takes_nothing,
         a_service_that_shares_a_balancer_keeps_it_with_other_nodes_and_with_none,
         a_service_that_is_made_again_gets_what_its_deletion_left_on_a_shared_balancer,
+        a_new_cluster_name_renames_what_a_service_without_members_has_on_a_shared_balancer,
         a_failed_join_of_a_namesake_renames_nothing,
         a_loose_floating_ip_of_another_cluster_is_left_alone,
         a_shared_balancer_that_disappears_is_not_replaced,
@@ -387,6 +388,31 @@ async fn a_service_that_is_made_again_gets_what_its_deletion_left_on_a_shared_ba
         scene.delete(&mut exported).await;
         assert_eq!(scene.listeners().await.len(), 1);
     }
+}
+
+async fn a_new_cluster_name_renames_what_a_service_without_members_has_on_a_shared_balancer(scene: &mut Scene) {
+    let old = scene.process_of("old").await;
+    let mut web = web();
+    old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+    let mut shares = made_again(scene, &api(&web), 120);
+    old.work(&mut shares, &[], ServiceAction::Ensure).await.unwrap();
+    // One in another cluster, from a backup.
+    let mut copy = made_again(scene, &shares, 120);
+    copy.status = Default::default();
+    let before = all(scene).await;
+    is_refused(scene, &mut copy).await;
+    assert_eq!(all(scene).await, before);
+    scene.restart().await;
+    scene.process.work(&mut shares, &[], ServiceAction::UpdateHosts).await.unwrap();
+    scene.ensure(&mut shares).await;
+    let mut tags = texts(&scene.balancer().await["tags"]).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    tags.sort();
+    assert_eq!(tags, ["kube_service_kubernetes_shop_api", "kube_service_old_shop_web"]);
+    assert_eq!((scene.listeners().await.len(), scene.members().await.len()), (2, 6));
+    scene.is_steady(&mut shares).await;
+    scene.delete(&mut shares).await;
+    old.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap();
+    scene.is_empty().await;
 }
 
 async fn a_failed_join_of_a_namesake_renames_nothing(scene: &mut Scene) {

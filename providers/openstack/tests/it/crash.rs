@@ -23,6 +23,7 @@ enum Life {
     CreateStepByStep,
     Update,
     Rename,
+    RenameShared,
     Replace,
     Delete,
     DeleteStepByStep,
@@ -45,6 +46,17 @@ impl Life {
             Self::Rename => {
                 let old = scene.process_of("old").await;
                 old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+            }
+            Self::RenameShared => {
+                let old = scene.process_of("old").await;
+                old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+                // The balancer is older than the Service that shares it.
+                scene.simulation().clock().step(std::time::Duration::from_secs(120));
+                let mut api = service("api", &[(8080, 30808), (8081, 30809)], json!({}));
+                api.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+                set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+                old.work(&mut api, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+                return api;
             }
             Self::Update => {
                 scene.ensure(&mut web).await;
@@ -280,6 +292,7 @@ lives!(
     a_creation_step_by_step_survives_any_death CreateStepByStep,
     a_change_survives_any_death Update,
     a_new_cluster_name_survives_any_death Rename,
+    a_new_cluster_name_of_a_service_that_shares_survives_any_death RenameShared,
     a_balancer_in_error_that_is_made_again_survives_any_death Replace,
     a_deletion_survives_any_death Delete,
     a_deletion_step_by_step_survives_any_death DeleteStepByStep,

@@ -17,6 +17,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_cloud_change_is_noticed_by_its_time;
     simulated:
         ten_ports_are_made_by_one_call,
+        of_a_port_with_two_addresses_that_of_the_service_is_taken,
         members_are_in_their_own_subnet_behind_a_port_of_the_user,
         a_subnet_beside_a_port_of_the_user_is_that_of_the_members,
         five_services_cost_few_reads_after_a_restart,
@@ -217,6 +218,28 @@ async fn a_port_of_the_user_becomes_the_address(scene: &mut Scene) {
     scene.delete(&mut web).await;
     assert_eq!(scene.balancers().await.len(), 0);
     scene.get(&format!("/v2.0/ports/{}", id(&port))).await;
+}
+
+/// Octavia takes none itself if a port has several.
+async fn of_a_port_with_two_addresses_that_of_the_service_is_taken(scene: &mut Scene) {
+    let (network, project, subnet) =
+        (scene.place().network.clone(), scene.place().project.clone(), scene.place().subnet.clone());
+    let (port, fixed) = scene.simulation().world(|world| {
+        let v6 = world.subnet(&SubnetSeed { network: &network, cidr: "fd00:50::/64", ..SubnetSeed::default() });
+        let port = world.port(&project, &[&subnet, &v6], json!({})).unwrap();
+        let fixed = world.row("port", &port).unwrap().list("fixed_ips").to_vec();
+        (port, fixed)
+    });
+    for (fixed, family) in fixed.iter().zip(["IPv4", "IPv6"]) {
+        let address = fixed["ip_address"].as_str().unwrap();
+        let mut web = service("web", &[(80, 30080)], json!({"ipFamilies": [family], "loadBalancerIP": address}));
+        set(&mut web, "port-id", &port);
+        set(&mut web, INTERNAL, if family == "IPv4" { "true" } else { "false" });
+        assert_eq!(scene.ensure(&mut web).await, address);
+        assert_eq!(scene.balancer().await["vip_subnet_id"], fixed["subnet_id"]);
+        scene.is_steady(&mut web).await;
+        scene.delete(&mut web).await;
+    }
 }
 
 /// Also later: a batch update of members replaces the subnets of existing ones.

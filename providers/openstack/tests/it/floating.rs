@@ -30,7 +30,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_floating_ip_is_bound_again_if_the_named_one_cannot_be,
         a_move_to_another_floating_ip_that_was_interrupted_leaves_none,
         what_an_interrupted_move_has_left_is_taken_back_or_goes_with_the_service,
-        a_floating_ip_that_the_user_detaches_for_another_one_stays;
+        a_floating_ip_that_the_user_detaches_for_another_one_stays,
+        of_two_floating_ips_the_first_one_is_published;
 }
 
 async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
@@ -489,4 +490,24 @@ async fn floating_settings_that_come_after_the_floating_ip_are_reported(scene: &
     set(&mut web, "floating-subnet", "prod-*");
     scene.ensure(&mut web).await;
     assert_eq!(scene.events(), Vec::<String>::new());
+}
+
+/// As by the Go program. The second one is of another external network, which another router joins.
+async fn of_two_floating_ips_the_first_one_is_published(scene: &mut Scene) {
+    let other = scene.simulation().world(|world| {
+        let network = world.network("other", "other", json!({"router:external": true}));
+        world.subnet(&SubnetSeed { network: &network, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
+        network
+    });
+    let (mut web, before, _) = web_and_a_free_one(scene, &other).await;
+    let (lb, all) = (scene.balancer().await, scene.floating_ips().await);
+    let second = all.iter().find(|ip| ip["floating_ip_address"] != *before).unwrap();
+    scene.simulation().world(|world| {
+        world.row_mut("floatingip", id(second)).unwrap().set("port_id", lb["vip_port_id"].clone());
+    });
+    let listed = scene.list(&format!("{FIPS}?port_id={}", lb["vip_port_id"].as_str().unwrap())).await;
+    assert_eq!(listed.len(), 2);
+    scene.restart().await;
+    assert_eq!(json!(scene.ensure(&mut web).await), listed[0]["floating_ip_address"]);
+    scene.is_steady(&mut web).await;
 }

@@ -5,7 +5,7 @@ use ccm_provider::{Node, Service, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{GROUPS, LBS, Scene, forget, id, service, set, web};
+use crate::scene::{GROUPS, LBS, Scene, annotation, forget, id, service, set, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
@@ -28,7 +28,10 @@ ccm_test_openstack::cases! { [crate::scene]
         an_update_of_nodes_asks_for_what_was_deleted_by_hand,
         with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules,
         a_rule_that_is_gone_already_does_not_keep_ports_from_the_group,
-        a_port_that_another_writer_changes_keeps_both_groups;
+        a_port_that_another_writer_changes_keeps_both_groups,
+        a_new_node_of_a_refused_service_gets_the_group,
+        access_opens_before_members_and_monitors_need_it_and_closes_after_them,
+        the_rule_of_a_node_port_stays_until_the_members_have_the_next_one;
 }
 
 /// The number of ports with the group.
@@ -308,4 +311,88 @@ async fn an_update_of_nodes_asks_for_what_was_deleted_by_hand(scene: &mut Scene)
         scene.update_hosts(&mut web).await;
         scene.is_steady(&mut web).await;
     }
+}
+
+/// The node may join while the process restarts: then no host update follows.
+async fn a_new_node_of_a_refused_service_gets_the_group(scene: &mut Scene) {
+    let good = managed(scene).await;
+    let theirs = json!({"name": "mine", "protocol": "TCP", "protocol_port": 9, "tags": ["terraform"],
+        "loadbalancer_id": annotation(&good, "load-balancer-id")});
+    scene.make("/v2.0/lbaas/listeners", "listener", theirs).await;
+    let (mut taken, mut sources) = (good.clone(), good.clone());
+    taken.spec.ports = service("web", &[(80, 30080), (9, 30009)], json!({})).spec.ports;
+    // The configuration is another one now, and the members are IPv4 addresses.
+    sources.spec.load_balancer_source_ranges = Some(vec!["fd00::/8".to_owned()]);
+    let ovn = format!("{MANAGED}lb-provider = ovn\nlb-method = SOURCE_IP_PORT\n");
+    for (mut web, conf, problem) in [
+        (taken, MANAGED, "the listener port 9 already exists"),
+        (sources, &*ovn, "no source of traffic is of the IP family"),
+    ] {
+        if conf == ovn {
+            let lb = annotation(&web, "load-balancer-id").unwrap().to_owned();
+            scene.simulation().world(|world| world.row_mut("loadbalancer", &lb).unwrap().set("provider", "ovn"));
+        }
+        scene.configure(conf).await;
+        let node = scene.node(&format!("new-{}", scene.nodes.len())).await;
+        scene.nodes.push(node);
+        let error = scene.refused(&mut web).await;
+        assert!(error.contains(problem), "{error}");
+        assert_eq!((scene.members().await.len(), ports(scene).await), (scene.nodes.len(), scene.nodes.len()));
+    }
+}
+
+/// The kinds of writes that were made since, in their order.
+fn written(scene: &Scene, mark: u64) -> Vec<String> {
+    scene.simulation().ledger(|ledger| {
+        let mut actions: Vec<String> =
+            ledger.mutating(mark).filter(|entry| entry.applied).map(|entry| entry.action.clone()).collect();
+        actions.dedup();
+        actions
+    })
+}
+
+async fn access_opens_before_members_and_monitors_need_it_and_closes_after_them(scene: &mut Scene) {
+    scene.configure(&format!("{MANAGED}create-monitor = true\n")).await;
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    let (members, port) = ("loadbalancer_members_update", "port_update");
+    let (opens, closes) = ("security_group_rule_create", "security_group_rule_delete");
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let node = scene.node(&format!("new-{action:?}").to_lowercase()).await;
+        scene.nodes.push(node);
+        let mark = scene.simulation().mark();
+        scene.process.work(&mut web, &scene.nodes, action).await.unwrap();
+        assert_eq!(written(scene, mark), [port, members], "{action:?}");
+        scene.nodes.remove(0);
+        let mark = scene.simulation().mark();
+        scene.process.work(&mut web, &scene.nodes, action).await.unwrap();
+        assert_eq!(written(scene, mark), [members, port], "{action:?}");
+    }
+    let mark = scene.simulation().mark();
+    web.spec.external_traffic_policy = "Local".to_owned();
+    web.spec.health_check_node_port = 32000;
+    scene.ensure(&mut web).await;
+    let local = written(scene, mark);
+    assert!(local[0] == opens && local[1..].iter().all(|action| action.starts_with("loadbalancer_")), "{local:?}");
+    (web.spec.ports[0].node_port, web.spec.ports[1].node_port) = (30081, 30444);
+    let mark = scene.simulation().mark();
+    scene.ensure(&mut web).await;
+    assert_eq!(written(scene, mark), [opens, members, closes]);
+    scene.is_steady(&mut web).await;
+}
+
+async fn the_rule_of_a_node_port_stays_until_the_members_have_the_next_one(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    web.spec.ports[0].node_port = 30081;
+    let (old, new) = ("tcp 30080 10.50.0.0/24", "tcp 30081 10.50.0.0/24");
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_members_update"));
+    scene.refused(&mut web).await;
+    assert_eq!(
+        (scene.rules().await, &*scene.members().await[0]),
+        (vec![old.to_owned(), new.to_owned()], "node-1 30080")
+    );
+    scene.simulation().faults(Faults::clear);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.rules().await, [new]);
+    scene.is_steady(&mut web).await;
 }

@@ -13,6 +13,7 @@ ccm_test_openstack::cases! { [crate::scene]
         members_on_a_balancer_of_the_user_are_in_the_subnet_of_the_nodes,
         members_on_a_balancer_of_the_user_stay_in_their_subnet,
         the_group_lets_in_the_subnets_of_members_that_stay,
+        the_group_lets_in_the_former_subnet_until_no_member_is_in_it,
         the_group_lets_in_the_subnets_of_members_behind_a_listener_of_http,
         members_stay_in_their_subnet_without_the_class_that_named_it,
         nodes_that_load_balancers_leave_out_give_no_subnet,
@@ -150,6 +151,52 @@ async fn the_group_lets_in_the_subnets_of_members_that_stay(scene: &mut Scene) {
     scene.ensure(&mut web).await;
     assert_eq!(scene.rules().await, [of_nodes]);
     scene.is_steady(&mut web).await;
+}
+
+/// A configured subnet is that of the members of the next change of nodes.
+async fn the_group_lets_in_the_former_subnet_until_no_member_is_in_it(scene: &mut Scene) {
+    let (former, other) = (scene.place().subnet.clone(), subnet(scene, "10.51.0.0/24"));
+    let managed = "[LoadBalancer]\nmanage-security-groups = true\n";
+    let (of_former, of_other) = ("tcp 30080 10.50.0.0/24", "tcp 30080 10.51.0.0/24");
+    for key in ["annotation", "member-subnet-id", "subnet-id"] {
+        scene.configure(managed).await;
+        let mut web = web();
+        scene.ensure(&mut web).await;
+        scene.is_steady(&mut web).await;
+        match key {
+            "annotation" => set(&mut web, "member-subnet-id", &other),
+            key => scene.configure(&format!("{managed}{key} = {other}\n")).await,
+        }
+        // Also when the balancer is as recorded, so that its members are not read.
+        for step in ["the change", "nothing", "a host update", "a restart"] {
+            match step {
+                "a host update" => scene.update_hosts(&mut web).await,
+                "a restart" => scene.restart().await,
+                _ => {}
+            }
+            scene.ensure(&mut web).await;
+            assert_eq!(scene.rules().await, [of_former, of_other], "{key}: {step}");
+            assert_eq!(subnets(scene).await, vec![&*former; scene.nodes.len()]);
+        }
+        scene.is_steady(&mut web).await;
+        let node = scene.node(&format!("new-{key}")).await;
+        scene.nodes.push(node);
+        scene.update_hosts(&mut web).await;
+        assert_eq!(subnets(scene).await, vec![&*other; scene.nodes.len()]);
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.rules().await, [of_other], "{key}");
+        scene.is_steady(&mut web).await;
+        // A rule that no member needs goes, without another read of the members than that for which it is the reason.
+        let group = id(&scene.groups().await[0]).to_owned();
+        let rule = json!({"security_group_id": group, "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp",
+            "port_range_min": 30080, "port_range_max": 30080, "remote_ip_prefix": "10.99.0.0/24"});
+        scene.make("/v2.0/security-group-rules", "security_group_rule", rule).await;
+        for reads in [1, 0] {
+            let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+            assert_eq!((calls.of("loadbalancer_member_list"), scene.rules().await.len()), (reads, 1), "{calls:?}");
+        }
+        scene.delete(&mut web).await;
+    }
 }
 
 async fn the_group_lets_in_the_subnets_of_members_behind_a_listener_of_http(scene: &mut Scene) {

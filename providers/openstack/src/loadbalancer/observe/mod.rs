@@ -402,8 +402,7 @@ impl Reads {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
-            let keeps = |balancer: &&Balancer| item.action == ServiceAction::Ensure && item.keeps_subnets(&balancer.lb);
-            if let Some(balancer) = observed.balancer(place).filter(keeps) {
+            if let Some(balancer) = observed.balancer(place).filter(|_| item.action == ServiceAction::Ensure) {
                 self.kept_subnets(item, balancer, &mut group).await?;
             }
         }
@@ -412,15 +411,17 @@ impl Reads {
 
     /// The subnets of members that stay where they are.
     async fn kept_subnets(&self, item: &Item, balancer: &Balancer, group: &mut Group) -> Result<(), ProviderError> {
-        let mut read = None;
-        // A new group needs all its rules at once.
-        if balancer.is_unread && group.group.is_none() {
+        let (ports, is_kept) = (&item.hosts.node_ports, item.keeps_subnets(&balancer.lb));
+        let mut found = balancer.subnets_behind(ports);
+        // A new group needs all its rules at once. The members of an own balancer are in another subnet only after a
+        // change of the configuration: then a rule is from there.
+        let is_needed = group.group.is_none() || !is_kept && group.lets_others_in(item, &balancer.lb);
+        if found.is_none() && is_needed {
             let mut whole = Balancer { lb: balancer.lb.clone(), ..Balancer::default() };
             self.read_below(&mut whole, &Below { members: true, ..Below::default() }).await?;
-            read = Some(whole);
+            found = whole.subnets_behind(ports);
         }
-        let found = read.as_ref().unwrap_or(balancer).subnets_behind(&item.hosts.node_ports);
-        group.has_unknown_subnets = found.is_none();
+        group.has_unknown_subnets = found.is_none() && is_kept;
         for id in found.unwrap_or_default() {
             if group.subnet.as_ref().is_some_and(|subnet| subnet.id == id) {
                 continue;

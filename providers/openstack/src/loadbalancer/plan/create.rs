@@ -69,10 +69,11 @@ impl Draft<'_> {
         if vip.port.is_empty() {
             fields.put_text("vip_subnet_id", places.node_subnet.as_deref().unwrap_or(&vip.subnet));
             fields.put_text("vip_network_id", &vip.network);
-            fields.put_text("vip_address", &vip.address);
         } else {
             fields.put("vip_port_id", &*vip.port);
         }
+        // Of a port, too: it may have several.
+        fields.put_text("vip_address", &vip.address);
         if self.features.flavors {
             fields.put_text("flavor_id", &settings.flavor);
         }

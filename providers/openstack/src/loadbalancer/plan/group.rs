@@ -8,7 +8,7 @@ use ccm_kit::balancer::{Kind, Part, placeholder};
 use ccm_provider::{ErrorClass, ProviderError, Verb};
 
 use super::super::observed::Group;
-use super::super::step::Write;
+use super::super::step::{Step, Write};
 use super::super::wanted::Settings;
 use super::{Draft, missing, refused};
 use crate::client::network::{Port, Rule, Subnet};
@@ -16,6 +16,8 @@ use crate::start::config::OVN;
 
 /// A new group is of no use without its load balancer.
 const NEEDS: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
+/// Access is open as long as a member may need it.
+const CLOSING_NEEDS: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Members];
 
 /// The fields by which two rules are compared.
 type Key = (String, String, String, String, Option<i64>, Option<i64>);
@@ -27,6 +29,19 @@ fn key(rule: &Rule) -> Key {
 }
 
 impl Draft<'_> {
+    /// Plans a change of the group of an existing balancer. What opens access comes before the members and health
+    /// monitors; what closes it is returned, and comes after them.
+    pub(super) fn opening(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<(), ProviderError>,
+    ) -> (Result<(), ProviderError>, Vec<Step>) {
+        let first = self.steps.len();
+        let result = change(self);
+        let (closing, opening) = self.steps.drain(first..).partition(|step| step.needs_all);
+        self.steps.extend::<Vec<Step>>(opening);
+        (result, closing)
+    }
+
     /// Ensures the group of the Service if groups are managed; deletes it otherwise.
     pub(super) fn managed_group(&mut self, settings: &Settings) -> Result<(), ProviderError> {
         self.group_must_be_read()?;
@@ -43,7 +58,7 @@ impl Draft<'_> {
             self.push(Write::GroupLater, (verb, "SecurityGroup", &self.item.group), why);
             return Ok(());
         }
-        let wanted = self.wanted_rules(settings, observed)?;
+        let wanted = self.wanted_rules(settings, observed).inspect_err(|_| drop(self.hosts_of_group()))?;
         let group = match &observed.group {
             Some(group) => group.id.clone(),
             None => {
@@ -76,7 +91,7 @@ impl Draft<'_> {
         self.ports_of_members(observed, &group);
         for rule in needless {
             let write = Write::DeleteRule { id: rule.id.clone() };
-            self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
+            self.push_closing(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
         }
         all_nodes_known(observed)
     }
@@ -153,11 +168,11 @@ impl Draft<'_> {
     fn without_group(&mut self, port: &Port, group: &str, reason: &'static str) {
         let groups = port.security_groups.iter().filter(|present| *present != group).cloned().collect();
         let write = Write::PortGroups { port: Box::new(port.clone()), groups };
-        self.push_rule(write, (Verb::Detach, "Port", &port.id), reason);
+        self.push_closing(write, (Verb::Detach, "Port", &port.id), reason);
         // Old releases of the Go program also tagged the port with the group.
         if port.tags.iter().any(|tag| tag == group) {
             let write = Write::UntagPort { port: port.id.clone(), tag: group.to_owned() };
-            self.push_rule(write, (Verb::Update, "Port", &port.id), reason);
+            self.push_closing(write, (Verb::Update, "Port", &port.id), reason);
         }
     }
 
@@ -171,7 +186,7 @@ impl Draft<'_> {
         let write = Write::DeleteGroup { id: group.id.clone(), name: group.name.clone() };
         self.push(write, (Verb::Delete, "SecurityGroup", &group.name), "no Service needs it");
         // As long as the load balancer is there, it needs the group.
-        self.amend(|step| step.needs(&[Kind::Release]));
+        self.amend(|step| Step { needs_all: true, ..step.needs(&[Kind::Release]) });
     }
 
     /// Adds the group to the ports of new members, and removes it from those of former ones.
@@ -199,6 +214,11 @@ impl Draft<'_> {
         self.rules_part(named.2);
         self.push(write, named, reason);
         self.amend(|step| step.needs(NEEDS));
+    }
+
+    fn push_closing(&mut self, write: Write, named: (Verb, &'static str, &str), reason: &'static str) {
+        self.push_rule(write, named, reason);
+        self.amend(|step| Step { needs_all: true, ..step.needs(CLOSING_NEEDS) });
     }
 
     fn rules_part(&mut self, of: &str) {

@@ -185,7 +185,7 @@ impl Draft<'_> {
         self.must_be_ours(balancer)?;
         // The members follow the nodes, whatever is wrong with the rest.
         if let Some(refusal) = self.refusal(balancer, settings) {
-            let _ = self.hosts(balancer);
+            let _ = self.hosts_and_group(balancer);
             return Err(refusal);
         }
         // The tag is the claim of the Service: it is written before anything else of it is there, and else after the
@@ -196,6 +196,7 @@ impl Draft<'_> {
         } else if !balancer.is_unread && !is_claimed {
             self.own_tag(balancer, settings);
         }
+        let (group, closing) = self.opening(|draft| draft.managed_group(settings));
         if !balancer.is_unread {
             self.ports(balancer, settings);
         }
@@ -204,7 +205,7 @@ impl Draft<'_> {
         }
         self.say_what_came_too_late(balancer, settings);
         let floating_ip = self.floating_ip(balancer, settings);
-        let group = self.managed_group(settings);
+        self.steps.extend(closing);
         let others = self.leave_others();
         floating_ip.and(group).and(others)
     }
@@ -221,9 +222,15 @@ impl Draft<'_> {
         if balancer.is_unread {
             self.must_be_read()?;
         }
+        self.hosts_and_group(balancer).and(self.monitors_must_exist(balancer))
+    }
+
+    /// Updates the members of what exists, and the access to them.
+    fn hosts_and_group(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
+        let (group, closing) = self.opening(Self::hosts_of_group);
         let members = self.hosts(balancer);
-        let group = self.hosts_of_group();
-        members.and(group).and(self.monitors_must_exist(balancer))
+        self.steps.extend(closing);
+        members.and(group)
     }
 
     /// A read that the item needs has failed.

@@ -93,8 +93,23 @@ fn place(world: &World, body: &Map<String, Value>) -> Result<(String, String), P
     };
     if let Some(port) = text("vip_port_id") {
         let port = find("port", "Port", port)?;
-        let first = port.list("fixed_ips").first().and_then(|fixed| fixed.get("subnet_id")?.as_str());
-        return Ok((first.unwrap_or_default().to_owned(), port.text("network_id").to_owned()));
+        let of = |fixed: &Value, key: &str| fixed.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let fixed = port.list("fixed_ips").iter().map(|fixed| (of(fixed, "subnet_id"), of(fixed, "ip_address")));
+        let fixed: Vec<(String, Option<IpAddr>)> =
+            fixed.map(|(subnet, address)| (subnet, address.parse().ok())).collect();
+        let found = match (text("vip_address"), &*fixed) {
+            (Some(wanted), _) => {
+                let wanted = wanted.parse().ok();
+                let found = fixed.iter().find(|(_, address)| *address == wanted);
+                found.ok_or("Specified VIP address not found on the specified VIP port.")
+            }
+            (None, [only]) => Ok(only),
+            (None, _) => {
+                Err("VIP port's subnet could not be determined. Please specify either a VIP subnet or address.")
+            }
+        };
+        let (subnet, _) = found.map_err(invalid)?;
+        return Ok((subnet.clone(), port.text("network_id").to_owned()));
     }
     let network = text("vip_network_id").map(|network| find("network", "Network", network)).transpose()?;
     if let Some(subnet) = text("vip_subnet_id") {
@@ -141,8 +156,9 @@ fn vip(
         }
     };
     let row = world.row("port", &port);
-    let address = row.and_then(|row| row.list("fixed_ips").first()?.get("ip_address")?.as_str());
-    Ok(Vip { address: address.unwrap_or_default().to_owned(), port, subnet, network, own })
+    let first = row.and_then(|row| row.list("fixed_ips").first()?.get("ip_address")?.as_str());
+    let address = text("vip_address").or(first).unwrap_or_default().to_owned();
+    Ok(Vip { address, port, subnet, network, own })
 }
 
 /// The reason why no port can be created for a VIP.
