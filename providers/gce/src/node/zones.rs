@@ -13,7 +13,7 @@ use ccm_provider::{Node, NodeReader, ProviderError};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::identity::InstanceId;
+use super::identity::{Wanted, wanted};
 use crate::client::Client;
 use crate::client::resource::region_of;
 
@@ -100,10 +100,15 @@ impl Zones {
     }
 }
 
-/// The zone of a node: from its provider ID, else from its labels.
+/// The zone of a node: from its provider ID, without one from its labels.
 pub(crate) fn zone_of(node: &Node) -> Option<String> {
     let label = |key: &str| node.labels.get(key).map(str::to_owned);
-    InstanceId::of(node).map(|id| id.zone).or_else(|| label(LABEL_ZONE)).or_else(|| label(LABEL_ZONE_BETA))
+    match wanted(node) {
+        Wanted::Instance(id) => Some(id.zone),
+        Wanted::Name(_) => label(LABEL_ZONE).or_else(|| label(LABEL_ZONE_BETA)),
+        // The labels may be those of another cloud.
+        Wanted::Never(_) => None,
+    }
 }
 
 #[cfg(test)]

@@ -377,6 +377,48 @@ async fn five_thousand_nodes_join_with_few_calls() {
     assert!(calls <= 30, "{calls}");
 }
 
+/// A node of another cloud, and one whose label is wrong.
+#[tokio::test]
+async fn a_zone_that_the_project_does_not_have_keeps_no_other_from_its_list() {
+    const NODES: usize = 1_000;
+    let zoned = |name: &str, id: &str, zone: &str| -> NodeRef {
+        let node = json!({"name": name, "providerId": id, "labels": {"topology.kubernetes.io/zone": zone}});
+        serde_json::from_value::<Node>(node).unwrap().into()
+    };
+    for (stray, calls_there) in [
+        (zoned("rack-1", "onprem://rack/1", "dc1"), 0),
+        (zoned("stray", "", "us-central1-x"), 1),
+        (zoned("gone", "gce://p/us-central1-x/gone", ""), 1),
+    ] {
+        let bed = Bed::start(Options::default());
+        let nodes: Vec<NodeRef> = (0..NODES)
+            .map(|number| {
+                let name = format!("n{number}");
+                bed.instance_in(ZONES[number % 3], &name, json!({}));
+                node(&name, "")
+            })
+            .collect();
+        let cluster = Arc::<TestCluster>::default();
+        cluster.set_nodes(nodes.iter().cloned().chain([stray.clone()]).collect());
+        let provider = bed.process("regional", &cluster).await;
+        let mark = bed.cloud.mark();
+        let answers = provider.instances().unwrap().lookup(&nodes, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))));
+        // A page for each zone, and the zones themselves.
+        let calls = bed.calls(mark);
+        assert!(calls.len() <= 6 && !calls.contains(&"instances.aggregatedList".to_owned()), "{stray:?}: {calls:?}");
+        let there = bed.cloud.ledger(|ledger| {
+            let there = |params: &str| params.contains("dc1") || params.contains("us-central1-x");
+            ledger.since(mark).filter(|entry| there(&entry.params)).count()
+        });
+        assert_eq!(there, calls_there, "{stray:?}");
+        // It is looked up by itself.
+        let answer = look_up(&provider, &stray).await;
+        assert!(!matches!(answer, Lookup::Found(_) | Lookup::Gone(_)), "{answer:?}");
+        assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+    }
+}
+
 /// As by the Go program, which reads single instances only.
 #[tokio::test]
 async fn without_the_right_to_list_instances_a_node_is_found_in_the_managed_zones() {

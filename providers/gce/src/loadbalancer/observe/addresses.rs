@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::ProviderError;
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 
 use super::super::env::Env;
 use super::super::observed::Observed;
 use super::super::plan;
 use super::super::wanted::{Item, Wanted};
-use super::{Reads, Unread};
+use super::{Reads, Unread, few_at_once};
 use crate::annotations::Scheme;
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::filter::Filter;
@@ -24,7 +24,7 @@ impl Reads {
             wanted.items.values().flat_map(|item| plan::addresses_to_look_for(env, observed, item)).collect();
         let found = looked_for.into_iter().map(async |ip| (self.reserved(env, &ip).await, ip));
         let unread = Unread::default();
-        for (address, ip) in join_all(found).await {
+        for (address, ip) in few_at_once(found.collect()).await {
             match address {
                 Ok(address) => observed.reserved.extend(address.map(|address| (ip, address))),
                 Err(error) => unread.add(Collection::Addresses, &ip, error.into()),
@@ -52,7 +52,7 @@ impl Reads {
             (ip, user, rule)
         });
         let mut sharers = BTreeMap::new();
-        for (ip, user, rule) in join_all(read).await {
+        for (ip, user, rule) in few_at_once(read.collect()).await {
             match rule {
                 Ok(rule) => sharers.extend(rule.map(|rule| (user.clone(), rule))),
                 Err(error) if is_forbidden(&error) => {}

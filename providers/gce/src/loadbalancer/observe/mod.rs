@@ -14,6 +14,7 @@ use ccm_kit::call::ErrorKind;
 use ccm_kit::{Cluster, Known};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::{join_all, try_join_all};
+use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -53,6 +54,10 @@ const WINDOW: Duration = Duration::from_millis(20);
 const ONE_BY_ONE: usize = 2;
 /// A list for more names than this has no filter: after a start, all Services are synced.
 const MOST_NAMES: usize = 20;
+/// A list that was refused for a lack of permission is tried again after this time.
+const LIST_AGAIN: Duration = Duration::from_secs(600);
+/// Reads of one kind at the same time. Several kinds are read together, and a call waits for its turn in its own time.
+const AT_ONCE: usize = 8;
 
 /// The reads, shared by all Services.
 #[derive(Debug)]
@@ -70,8 +75,13 @@ pub(super) struct Reads {
     pub(super) refused_groups: Mutex<BTreeSet<String>>,
     /// The balancers without leftovers, with their shape.
     settled: Mutex<BTreeMap<String, Shape>>,
-    /// Lists that the caller has no permission for.
-    unlisted: Mutex<BTreeSet<Operation>>,
+    /// Lists that the caller had no permission for, and when they were refused.
+    unlisted: Mutex<BTreeMap<Operation, Instant>>,
+}
+
+/// The results of many reads, in any order.
+async fn few_at_once<F: Future>(reads: Vec<F>) -> Vec<F::Output> {
+    stream::iter(reads).buffer_unordered(AT_ONCE).collect().await
 }
 
 /// What could not be read: see [`Observed::unread`].
@@ -238,7 +248,7 @@ impl Reads {
         self.missing.seen(members.chain(observed.tags.keys()));
         let due = self.missing.due(&hosts);
         let read = due.into_iter().map(async |host| (self.client.instance(&host.zone, &host.name).await, host));
-        for (found, host) in join_all(read).await {
+        for (found, host) in few_at_once(read.collect()).await {
             match found {
                 Ok(Some(_)) => self.missing.seen([&host]),
                 Ok(None) => self.missing.add(host),
@@ -304,7 +314,8 @@ impl Reads {
         names: &BTreeSet<String>,
         unread: &Unread,
     ) -> BTreeMap<String, T> {
-        if names.len() > ONE_BY_ONE && !self.unlisted.lock().contains(&list) {
+        let is_unlisted = self.unlisted.lock().get(&list).is_some_and(|refused| refused.elapsed() < LIST_AGAIN);
+        if names.len() > ONE_BY_ONE && !is_unlisted {
             let filter = match names.len() <= MOST_NAMES {
                 true => Filter::one_of("name", names.iter().map(String::as_str)),
                 false => Filter::default(),
@@ -316,7 +327,7 @@ impl Reads {
                 }
                 Err(error) if is_forbidden(&error) => {
                     tracing::warn!(%error, "the objects are read one by one, which takes long with many Services");
-                    self.unlisted.lock().insert(list);
+                    self.unlisted.lock().insert(list, Instant::now());
                 }
                 Err(error) if error.kind == ErrorKind::Refused => {
                     tracing::warn!(%error, "the list is refused: the objects are read one by one");
@@ -330,7 +341,7 @@ impl Reads {
         }
         let read = names.iter().map(async |name| (name, self.client.get::<T>(get, scope, name).await));
         let mut all = BTreeMap::new();
-        for (name, found) in join_all(read).await {
+        for (name, found) in few_at_once(read.collect()).await {
             match found {
                 Ok(found) => all.extend(found.map(|found| (name.clone(), found))),
                 Err(error) => unread.add(get.collection, name, error.into()),

@@ -44,21 +44,36 @@ impl Draft<'_> {
         zones.find_map(|zone| self.observed.unread(Collection::Instances, zone))
     }
 
+    /// Whether some hosts may have other tags than the known ones.
+    fn lacks_tags(&self) -> bool {
+        let is_partial = || !self.item.hosts.unplaced.is_empty() || self.unread_tags().is_some();
+        self.env.node_tags.is_empty() && (self.untagged.is_some() || is_partial())
+    }
+
     /// The tags of the nodes, as far as they are known; `None` without nodes.
-    pub(super) fn target_tags(&mut self) -> Result<Option<Vec<String>>, ProviderError> {
+    fn target_tags(&mut self) -> Option<Vec<String>> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
-            return Ok(Some(tags.into_iter().cloned().collect()));
+            return Some(tags.into_iter().cloned().collect());
         }
         let computed = self.computed_tags(self.item.scheme);
         if let Some(error) = self.unread_tags().cloned() {
-            if computed.tags.is_empty() {
-                return Err(error);
-            }
+            self.untagged = Some(error.clone()).filter(|_| computed.tags.is_empty());
             self.partly = Some(error);
         }
-        computed.problem().map_or(Ok(()), |problem| Err(ProviderError::unknown(problem)))?;
-        Ok(Some(computed.tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
+        if let Some(problem) = computed.problem() {
+            self.note_untagged(&problem);
+            self.untagged = Some(ProviderError::unknown(problem));
+        }
+        let tags: Vec<String> = computed.tags.into_iter().collect();
+        Some(tags).filter(|tags| !tags.is_empty() || self.untagged.is_some())
+    }
+
+    fn note_untagged(&mut self, problem: &str) {
+        let finding = self.item.finding(HOSTS, format!("{problem}; the firewall rules keep their other tags"));
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
     }
 
     /// Plans the rules for traffic to this address and for health checks; an empty address is known once the forwarding
@@ -70,7 +85,7 @@ impl Draft<'_> {
         check: &Check,
         replaced: Option<&ForwardingRule>,
     ) -> Result<(), ProviderError> {
-        let Some(tags) = self.target_tags()? else { return Ok(()) };
+        let Some(tags) = self.target_tags() else { return Ok(()) };
         let (ip, rank) = match address {
             "" => (RESERVED, Rank::LateFirewalls),
             address => (address, Rank::Firewalls),
@@ -199,8 +214,7 @@ impl Draft<'_> {
             }
         }
         if let Some(problem) = problem {
-            let finding = self.item.finding(HOSTS, format!("{problem}; the firewall rules keep their other tags"));
-            self.findings.push(finding);
+            self.note_untagged(&problem);
         }
         Ok(())
     }
@@ -220,7 +234,7 @@ impl Draft<'_> {
     fn retag(&mut self, found: &Firewall, computed: &Computed, is_shared: bool) {
         let before: BTreeSet<String> = found.target_tags.iter().cloned().collect();
         let mut tags = computed.tags.clone();
-        if !computed.untagged.is_empty() || self.unread_tags().is_some() {
+        if !computed.untagged.is_empty() || self.lacks_tags() {
             tags.extend(before.iter().cloned());
         }
         let is_ours = found.network.is_empty() || same_url(&found.network, &self.env.network);
@@ -270,12 +284,17 @@ impl Draft<'_> {
         if self.env.options.denies { PRIORITY_ABOVE_DENY } else { PRIORITY }
     }
 
-    /// Creates or updates a rule. While the tag of a host is not known, no tag is removed.
+    /// Creates or updates a rule. While the tag of a host is not known, no tag is removed. While a host has none, no
+    /// rule is created, and none gets its first tags.
     fn firewall(&mut self, wanted: &WantedRule, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
         let found = self.observed.firewalls.get(&wanted.name);
         let options = &self.env.options;
         let mut wanted = wanted.clone();
-        if let Some(found) = found.filter(|_| self.env.node_tags.is_empty() && self.unread_tags().is_some()) {
+        let tagged = found.filter(|found| !found.target_tags.is_empty());
+        if let (None, Some(error)) = (tagged, &self.untagged) {
+            return Err(error.clone());
+        }
+        if let Some(found) = tagged.filter(|_| self.lacks_tags()) {
             let all: BTreeSet<String> = wanted.tags.into_iter().chain(found.target_tags.iter().cloned()).collect();
             wanted.tags = all.into_iter().collect();
         }
@@ -333,7 +352,7 @@ impl Draft<'_> {
             self.findings.push(self.item.finding("spec.loadBalancerIP", text));
             return Ok(());
         }
-        let Some(tags) = self.target_tags()? else { return Ok(()) };
+        let Some(tags) = self.target_tags() else { return Ok(()) };
         let ip = if address.is_empty() { RESERVED } else { address };
         let wanted = WantedRule {
             description: self.item.names.firewall_description(ip),

@@ -68,31 +68,31 @@ fn external<'o>(env: &Env, observed: &'o Observed, all: &Hosts, zone: &str) -> B
     used.map(|(name, members)| (&**name, members)).collect()
 }
 
-/// The URLs of the groups of a backend service, by zone. It keeps those of a zone whose groups are not known, and gets
-/// none that could not be created.
+/// The URLs of the groups of a backend service, by zone. It keeps those of a zone whose groups are not known, or whose
+/// nodes may be those without a zone, and gets none that could not be created.
 pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts, found: Option<&BackendService>) -> Vec<String> {
     let zones: BTreeSet<String> = hosts(observed, all).into_iter().map(|host| host.zone).collect();
     let hosts = fitting(observed, all);
     let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
     let name = ClusterNames(&observed.cluster_id).instance_group();
-    let of_zone = |zone: String| -> Vec<String> {
-        if observed.unread(Collection::InstanceGroups, &zone).is_some() {
-            let is_of_zone = |url: &&str| ResourceId::parse(url).is_some_and(|id| id.scope.zone_name() == Some(&*zone));
-            let groups = found.into_iter().flat_map(BackendService::groups);
-            return groups.filter(is_of_zone).map(str::to_owned).collect();
-        }
+    let is_unread = |zone: &str| observed.unread(Collection::InstanceGroups, zone).is_some();
+    let is_kept = |zone: &str| if zones.contains(zone) { is_unread(zone) } else { !all.unplaced.is_empty() };
+    let is_kept = |url: &&str| ResourceId::parse(url).is_some_and(|id| id.scope.zone_name().is_some_and(is_kept));
+    let kept = found.into_iter().flat_map(BackendService::groups).filter(is_kept).map(str::to_owned);
+    let of_zone = |zone: &String| -> Vec<String> {
         if env.options.skips_groups {
-            let groups = observed.groups.get(&zone).into_iter().flatten();
-            return groups.map(|(group, _)| url(&zone, group)).collect();
+            let groups = observed.groups.get(zone).into_iter().flatten();
+            return groups.map(|(group, _)| url(zone, group)).collect();
         }
-        let external = external(env, observed, all, &zone);
-        let is_left = |host: &Host| host.zone == zone && !external.values().any(|members| members.contains(host));
-        let exists = observed.groups.get(&zone).is_some_and(|groups| groups.contains_key(&name));
-        let can_be = exists || !observed.refused_groups.contains(&zone);
-        let own = (can_be && hosts.iter().any(is_left)).then_some(&*name);
-        external.keys().copied().chain(own).map(|group| url(&zone, group)).collect()
+        let external = external(env, observed, all, zone);
+        let is_left = |host: &Host| host.zone == *zone && !external.values().any(|members| members.contains(host));
+        let members = observed.groups.get(zone).and_then(|groups| groups.get(&name));
+        let has_unplaced = members.into_iter().flatten().any(|host| all.unplaced.contains(&host.name));
+        let can_be = members.is_some() || !observed.refused_groups.contains(zone);
+        let own = (can_be && (has_unplaced || hosts.iter().any(is_left))).then_some(&*name);
+        external.keys().copied().chain(own).map(|group| url(zone, group)).collect()
     };
-    zones.into_iter().flat_map(of_zone).collect()
+    kept.chain(zones.iter().filter(|zone| !is_unread(zone)).flat_map(of_zone)).collect()
 }
 
 /// The steps for the groups behind the internal balancers of these items, and what does not fit.

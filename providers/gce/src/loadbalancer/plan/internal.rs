@@ -284,12 +284,7 @@ impl Draft<'_> {
 
     /// Updates only the list of groups.
     pub(super) fn change_backends(&mut self, found: &BackendService) {
-        let hosts = &self.item.hosts;
-        let groups = groups::urls(self.env, self.observed, hosts, Some(found));
-        // Nodes without a zone are kept where they are.
-        if groups.is_empty() && !hosts.unplaced.is_empty() {
-            return;
-        }
+        let groups = groups::urls(self.env, self.observed, &self.item.hosts, Some(found));
         let Some((backends, difference)) = backends(found, &groups) else { return };
         let body = json!({"fingerprint": found.fingerprint, "backends": backends});
         let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);

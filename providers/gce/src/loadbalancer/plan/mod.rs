@@ -61,6 +61,8 @@ pub(super) struct Draft<'a> {
     findings: Vec<Finding>,
     /// An error that does not prevent the steps.
     partly: Option<ProviderError>,
+    /// The reason why no firewall rule can be created: a host without a tag.
+    untagged: Option<ProviderError>,
 }
 
 /// The shared objects that the Services of one work need.
@@ -121,6 +123,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
             steps: Vec::new(),
             findings: Vec::new(),
             partly: None,
+            untagged: None,
         };
         let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
         reservations += draft.steps.iter().filter(|step| step.rank == Rank::Reserve).count();

@@ -150,7 +150,8 @@ impl Source for Compute {
     type Value = Arc<Instance>;
     type Error = ApiError;
 
-    /// The managed zones, and the other zones of nodes.
+    /// The managed zones, and the other zones of nodes. One of the others that does not exist, or may not be read, is
+    /// left out: its nodes are looked up.
     async fn list(&self) -> Result<(usize, List), ApiError> {
         let managed = self
             .zones
@@ -158,7 +159,16 @@ impl Source for Compute {
             .await
             .map_err(|error| ApiError::of_kind(INSTANCE_LIST, ErrorKind::NoAnswer, error.to_string()))?;
         let zones: BTreeSet<String> = managed.union(&self.zones.of_nodes()).cloned().collect();
-        let lists = future::try_join_all(zones.iter().map(|zone| self.zone(self.project(), zone))).await?;
+        // A missing zone is an incomplete answer.
+        let is_refused = |error: &ApiError| matches!(error.kind, ErrorKind::Refused | ErrorKind::Incomplete);
+        let lists = zones.iter().map(async |zone| match self.zone(self.project(), zone).await {
+            Err(error) if !managed.contains(zone) && is_refused(&error) => {
+                tracing::warn!(zone, %error, "the instances in the zone of a node are not listed");
+                Ok(List::new())
+            }
+            list => list,
+        });
+        let lists = future::try_join_all(lists).await?;
         let mut list: List = lists.into_iter().flatten().collect();
         let size = list.len();
         let mut names: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();

@@ -262,6 +262,64 @@ async fn a_zone_whose_tags_cannot_be_read_withholds_no_new_balancer() {
     }
 }
 
+/// Its tag is not the beginning of its name.
+#[tokio::test]
+async fn a_node_without_a_tag_withholds_nothing_from_a_balancer_that_exists() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        let mut scene = Scene::with(&["k8s-node-1"]).await;
+        scene.untagged().await;
+        let mut asked = kind(web());
+        scene.ensure(&mut asked).await;
+        let before = scene.object("firewalls", "k8s-fw-LB");
+        let node = scene.bed.node("worker");
+        scene.nodes.push(node);
+        scene.restart().await;
+        scene.events();
+        scene.ensure(&mut asked).await;
+        assert_eq!((scene.members(), scene.object("firewalls", "k8s-fw-LB")), (2, before));
+        let events = scene.events();
+        assert!(events.iter().any(|event| event.contains("instance worker in us-central1-b")), "{events:?}");
+        scene.is_steady(&mut asked).await;
+        // The Service changes, and another node has another tag.
+        let node = scene.bed.node("pool-1");
+        scene.bed.retag("pool-1", "pool");
+        scene.nodes.push(node);
+        scene.restart().await;
+        asked.spec.ports = ports("TCP", &[8080]);
+        asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+        scene.ensure(&mut asked).await;
+        let rule = scene.object("firewalls", "k8s-fw-LB");
+        assert_eq!(rule["allowed"], json!([{"IPProtocol": "tcp", "ports": ["8080"]}]));
+        assert_eq!(
+            (&rule["targetTags"], &rule["sourceRanges"]),
+            (&json!(["k8s-node", "pool"]), &json!(["10.0.0.0/8"]))
+        );
+        // A new rule would not be for all nodes.
+        assert!(scene.refused(&mut kind(service("new", json!({})))).await.contains("instance worker"));
+        scene.is_correct();
+    }
+}
+
+/// In the only zone, which has all tags.
+#[tokio::test]
+async fn a_balancer_that_exists_changes_while_no_tag_can_be_read() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        let mut scene = Scene::with(&["k8s-node-1"]).await;
+        scene.untagged().await;
+        let mut asked = kind(web());
+        scene.ensure(&mut asked).await;
+        scene.restart().await;
+        scene.cloud().fault(about(ZONE, "instances.list", code(400, "invalid")));
+        asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+        assert!(scene.refused(&mut asked).await.contains("not now"));
+        let rule = scene.object("firewalls", "k8s-fw-LB");
+        assert_eq!((&rule["targetTags"], &rule["sourceRanges"]), (&json!(["k8s-node"]), &json!(["10.0.0.0/8"])));
+        scene.cloud().faults(Faults::clear);
+        scene.is_steady(&mut asked).await;
+        scene.is_correct();
+    }
+}
+
 /// The objects show what became of the writes.
 #[tokio::test]
 async fn without_the_right_to_read_operations_the_right_is_named_and_the_balancer_is_made() {

@@ -448,9 +448,42 @@ fn firewalls_follow_the_tags_of_the_nodes() {
     sketch.observed.tags.insert(host.clone(), Some("n".to_owned()));
     let steps = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap();
     assert_eq!(words(&steps), ["update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc"]);
+    // Without a tag of its own nothing changes, and no rule is made.
     sketch.observed.tags.insert(host, None);
-    let error = sketch.refuses(&two_ports());
-    assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+    for missing in [format!("k8s-fw-{LB}"), "k8s-cid-node-http-hc".to_owned()] {
+        let rule = sketch.observed.firewalls.remove(&missing).unwrap();
+        let error = sketch.refuses(&two_ports());
+        assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
+        // One for all instances was made by hand.
+        let open = Firewall { target_tags: Vec::new(), ..rule.clone() };
+        sketch.observed.firewalls.insert(missing.clone(), open);
+        assert_eq!(sketch.refuses(&two_ports()), error);
+        sketch.observed.firewalls.insert(missing, rule);
+    }
+}
+
+/// Registered again without provider ID, for example.
+#[test]
+fn the_rules_keep_the_tag_of_a_node_without_a_zone() {
+    let mut sketch = go_made();
+    sketch.env.node_tags = Vec::new();
+    let host = |name: &str| Host { zone: ZONE.to_owned(), name: name.to_owned() };
+    sketch.observed.tags = [(host("n1"), Some("k8s-node".to_owned()))].into();
+    sketch.observed.firewalls.values_mut().for_each(|rule| rule.target_tags.push("other".to_owned()));
+    let pool = sketch.observed.pools.get_mut(LB).unwrap();
+    pool.instances.push(format!("{WWW}/zones/{ZONE}/instances/n2"));
+    sketch.nodes.push(Node { name: "n2".into(), ..Node::default() }.into());
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        assert_eq!(words(&sketch.plan(&two_ports(), action).unwrap()), [] as [&str; 0]);
+    }
+    // It goes with the node.
+    sketch.nodes.pop();
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let mut steps = words(&sketch.plan(&two_ports(), action).unwrap());
+        steps.sort();
+        assert_eq!(steps, ["detach Instances LB", "update Firewall k8s-cid-node-http-hc", "update Firewall k8s-fw-LB"]);
+    }
 }
 
 #[test]

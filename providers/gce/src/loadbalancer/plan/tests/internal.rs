@@ -228,6 +228,31 @@ fn a_new_zone_comes_and_an_empty_one_goes() {
     assert_eq!(body(&steps, "BackendService", LB)["backends"], json!([]));
 }
 
+/// Registered again without provider ID, for example.
+#[test]
+fn the_group_of_a_node_without_a_zone_stays_behind_the_balancer() {
+    let unplaced = || NodeRef::from(Node { name: "n2".into(), ..Node::default() });
+    let mut sketch = go_made();
+    sketch.nodes.push(node("n2", "us-central1-c"));
+    sketch.ensure(&two_ports());
+    sketch.nodes[1] = unplaced();
+    // Only zones with nodes are read.
+    sketch.observed.groups.remove("us-central1-c");
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        assert_eq!(words(&sketch.plan(&two_ports(), action).unwrap()), [] as [&str; 0]);
+    }
+    // The other node of its zone is in a group of another program.
+    let mut sketch = go_made();
+    sketch.env.external_groups_prefix = "infra-".to_owned();
+    sketch.nodes.push(unplaced());
+    let members = ["n1", "n2"].map(|name| BTreeSet::from([Host { zone: ZONE.to_owned(), name: name.to_owned() }]));
+    let groups = ["infra-a", "k8s-ig--cid"].map(str::to_owned).into_iter().zip(members).collect();
+    sketch.observed.groups.insert(ZONE.to_owned(), groups);
+    let steps = sketch.ensures(&two_ports());
+    assert_eq!(words(&steps), ["update BackendService LB"]);
+    assert_eq!(body(&steps, "BackendService", LB)["backends"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn the_own_health_check_goes_with_a_service_that_changed_its_type() {
     let mut sketch = Sketch::new();
