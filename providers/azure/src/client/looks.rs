@@ -10,6 +10,8 @@ use super::Pending;
 
 /// The longest time after which the first look is due if Azure does not ask for a longer one.
 const LONGEST: Duration = Duration::from_secs(5);
+/// A new object is visible after this time.
+const VISIBLE: Duration = Duration::from_secs(60);
 /// An operation is forgotten after this time.
 const KEPT: Duration = Duration::from_secs(3600);
 
@@ -45,6 +47,11 @@ impl Looks {
 
     pub(super) fn is_early(&self, pending: &Pending) -> bool {
         self.0.lock().ongoing.get(&pending.to_string()).is_some_and(|ongoing| Instant::now() < ongoing.due)
+    }
+
+    /// Whether reads may not show the object yet. An operation of another process is old.
+    pub(super) fn is_new(&self, pending: &Pending) -> bool {
+        self.0.lock().ongoing.get(&pending.to_string()).is_some_and(|ongoing| ongoing.began.elapsed() < VISIBLE)
     }
 
     /// The operation goes on; `delay` is the pause that the answer asks for, if it shows the operation.
@@ -111,6 +118,18 @@ mod tests {
         looks.ended(&two);
         looks.begins(&two, Duration::ZERO);
         assert_eq!(after(&looks, &two).await, LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_may_be_hidden_for_a_minute_after_its_write() {
+        let looks = Looks::default();
+        let one = pending("one", "put");
+        assert!(!looks.is_new(&one), "of another process");
+        looks.begins(&one, Duration::ZERO);
+        assert!(looks.is_new(&one));
+        tokio::time::advance(VISIBLE).await;
+        looks.goes_on(&one, None);
+        assert!(!looks.is_new(&one));
     }
 
     #[tokio::test(start_paused = true)]

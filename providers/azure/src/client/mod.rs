@@ -350,9 +350,8 @@ impl Client {
 
     async fn state(&self, pending: &Pending, write: Operation) -> Result<State<Failure>, ApiError> {
         let operation = if write.resource.is_network() { NETWORK_OPERATION_GET } else { COMPUTE_OPERATION_GET };
-        let is_deletion = write.is_deletion();
         let (Watch::Operation(url) | Watch::Location(url)) = &pending.watch else {
-            return Ok(of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion));
+            return self.shown(pending, write).await;
         };
         let message = Message { url: url.clone(), ..self.message(operation, "", Query::default()) };
         let place = Place { group: pending.id.group(), subscription: pending.id.subscription() };
@@ -370,11 +369,7 @@ impl Client {
                 if is_forbidden(&error) && (matches!(pending.watch, Watch::Operation(_)) || is_of_look(&error)) =>
             {
                 self.0.unreadable.get_or_init(|| error);
-                let state = of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion);
-                if matches!(state, State::Running) {
-                    self.0.looks.goes_on(pending, None);
-                }
-                return Ok(state);
+                return self.shown(pending, write).await;
             }
             // The result of the write itself.
             Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
@@ -393,6 +388,16 @@ impl Client {
         };
         if matches!(state, State::Running) {
             self.0.looks.goes_on(pending, Some(self.delay(&answer).unwrap_or_default()));
+        }
+        Ok(state)
+    }
+
+    /// The state of an operation as its object shows it.
+    async fn shown(&self, pending: &Pending, write: Operation) -> Result<State<Failure>, ApiError> {
+        let object = self.get(write.reading(), &pending.id).await?;
+        let state = of_object(object.as_ref(), write.is_deletion(), self.0.looks.is_new(pending));
+        if matches!(state, State::Running) {
+            self.0.looks.goes_on(pending, None);
         }
         Ok(state)
     }

@@ -309,10 +309,16 @@ impl call::Operation for Operation {
     }
 
     /// `The client 'x' … does not have authorization to perform action 'Microsoft.Network/…/write' over scope …`
+    ///
+    /// Before `however` stands what the client may do.
     fn lacking(message: &str) -> Option<String> {
-        let linked = message.split_once("does not have permission to perform action(s) '");
-        let (_, rest) = linked.or_else(|| message.split_once("perform action '"))?;
-        Some(rest.split_once('\'')?.0.to_owned())
+        let quoted = |text: &str| Some(text.split_once('\'')?.0.to_owned());
+        if let Some((_, rest)) = message.split_once("is not authorized to access linked subscription '") {
+            return Some(format!("access to the linked subscription {}", quoted(rest)?));
+        }
+        let lacks = message.split_once("however").map_or(message, |(_, rest)| rest);
+        let (_, rest) = lacks.split_once("perform action '").or_else(|| lacks.split_once("perform action(s) '"))?;
+        quoted(rest)
     }
 
     fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> {
@@ -325,6 +331,10 @@ impl call::Operation for Operation {
             }
             (Meaning::Invalid, "DnsRecordInUse") => Some(
                 "choose another label in service.beta.kubernetes.io/azure-dns-label-name: it must be free in the region",
+            ),
+            (Meaning::Denied, "LinkedAuthorizationFailed") => Some(
+                "grant it to the identity of this program (the README of the provider has a role); if the network \
+                 belongs to another tenant, set networkResourceTenantID",
             ),
             (Meaning::Denied, _) => {
                 Some("grant it to the identity of this program (the README of the provider has a role)")
@@ -416,11 +426,24 @@ mod tests {
     fn the_missing_right_is_the_one_that_azure_names() {
         let plain = "The client 'a' with object id 'a' does not have authorization to perform action \
                      'Microsoft.Network/loadBalancers/write' over scope '/subscriptions/s' or the scope is invalid.";
-        let linked = "The client has permission to perform action 'Microsoft.Network/loadBalancers/write' on scope \
-                      '/x'; however, it does not have permission to perform action(s) \
-                      'Microsoft.Network/publicIPAddresses/join/action' on the linked scope(s) '/y'.";
-        assert_eq!(Operation::lacking(plain).as_deref(), Some("Microsoft.Network/loadBalancers/write"));
-        assert_eq!(Operation::lacking(linked).as_deref(), Some("Microsoft.Network/publicIPAddresses/join/action"));
+        let several = "The client 'a' with object id 'a' has permission to perform action \
+                       'Microsoft.Network/loadBalancers/write' on scope '/x'; however, it does not have permission to \
+                       perform action(s) 'Microsoft.Network/publicIPAddresses/join/action' on the linked scope(s) '/y' \
+                       (respectively) or the linked scope(s) are invalid.";
+        let one = "The client 'a' with object id 'a' has permission to perform action \
+                   'Microsoft.Compute/virtualMachineScaleSets/virtualMachines/write' on scope '/x'; however, it does not \
+                   have permission to perform action 'Microsoft.Network/loadBalancers/backendAddressPools/join/action' \
+                   on the linked scope(s) '/y' or the linked scope(s) are invalid.";
+        let tenant = "The client has permission to perform action 'Microsoft.Network/virtualNetworks/subnets/join/action' \
+                      on scope '/x', however the current tenant 't' is not authorized to access linked subscription 's'.";
+        for (message, expected) in [
+            (plain, "Microsoft.Network/loadBalancers/write"),
+            (several, "Microsoft.Network/publicIPAddresses/join/action"),
+            (one, "Microsoft.Network/loadBalancers/backendAddressPools/join/action"),
+            (tenant, "access to the linked subscription s"),
+        ] {
+            assert_eq!(Operation::lacking(message).as_deref(), Some(expected), "{message}");
+        }
         assert_eq!(Operation::lacking("no"), None);
     }
 }

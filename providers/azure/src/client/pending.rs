@@ -85,14 +85,13 @@ pub(super) fn of_operation(body: &Value) -> Result<State<Failure>, Failure> {
     Ok(ended(status, refusal(body)))
 }
 
-/// The state of an object.
-pub(super) fn of_object(object: Option<&Value>, is_deletion: bool) -> State<Failure> {
+/// The state of an object. One whose write `is_new` may not be visible yet; later it is gone, and nothing goes on.
+pub(super) fn of_object(object: Option<&Value>, is_deletion: bool, is_new: bool) -> State<Failure> {
     match (object.map(|object| provisioning_state(object).unwrap_or("Succeeded")), is_deletion) {
-        (None, true) => State::Done,
+        (None, false) if is_new => State::Running,
+        (None, _) => State::Done,
         (Some(state), true) if same(state, "Succeeded") => State::Running,
         (Some(state), _) => ended(state, None),
-        // Not visible yet.
-        (None, false) => State::Running,
     }
 }
 
@@ -162,11 +161,14 @@ mod tests {
     #[test]
     fn an_object_shows_its_operation() {
         let of = |state: &str| json!({"properties": {"provisioningState": state}});
-        assert!(matches!(of_object(Some(&of("Updating")), false), State::Running));
-        assert!(matches!(of_object(Some(&of("Succeeded")), false), State::Done));
-        assert!(matches!(of_object(Some(&of("Failed")), false), State::Failed(_)));
-        assert!(matches!(of_object(Some(&of("Succeeded")), true), State::Running));
-        assert!(matches!(of_object(None, true), State::Done));
-        assert!(matches!(of_object(None, false), State::Running));
+        for is_new in [true, false] {
+            assert!(matches!(of_object(Some(&of("Updating")), false, is_new), State::Running));
+            assert!(matches!(of_object(Some(&of("Succeeded")), false, is_new), State::Done));
+            assert!(matches!(of_object(Some(&of("Failed")), false, is_new), State::Failed(_)));
+            assert!(matches!(of_object(Some(&of("Succeeded")), true, is_new), State::Running));
+            assert!(matches!(of_object(None, true, is_new), State::Done));
+        }
+        assert!(matches!(of_object(None, false, true), State::Running));
+        assert!(matches!(of_object(None, false, false), State::Done), "it was deleted meanwhile");
     }
 }

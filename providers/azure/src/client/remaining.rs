@@ -14,8 +14,11 @@ use tokio::time::Instant;
 const PREFIX: &str = "x-ms-ratelimit-remaining-";
 /// The refills of Resource Manager, in calls per second, by the end of its headers.
 const REFILLS: [(&str, f64); 3] = [("reads", 25.0), ("writes", 10.0), ("deletes", 10.0)];
-/// The header of resource providers: `Microsoft.Compute/HighCostGet3Min;107,Microsoft.Compute/HighCostGet30Min;534`.
+/// The header of resource providers, once or for each budget: `Microsoft.Compute/HighCostGet3Min;107,…`.
 const OF_PROVIDERS: &str = "x-ms-ratelimit-remaining-resource";
+/// The ends of those of their budgets that refill. Others count work or the calls for one object, and 0 is usual:
+/// `Microsoft.Compute/VmssQueuedVMOperations;0`.
+const REFILLED: [&str; 3] = ["3Min", "5Min", "30Min"];
 /// The slowest of their refills that was seen: 140 calls in three minutes.
 const REFILL: f64 = 140.0 / 180.0;
 /// The calls that are left to others.
@@ -40,16 +43,19 @@ impl Remaining {
         let of_arm = headers.iter().filter_map(|(name, value)| {
             let budget = name.as_str().strip_prefix(PREFIX)?;
             let (_, per_second) = REFILLS.iter().find(|(end, _)| budget.ends_with(end))?;
-            Some((budget.to_owned(), value.to_str().ok()?.trim().parse::<f64>().ok()?, *per_second))
+            Some((budget.to_owned(), value.to_str().ok()?.trim().parse::<f64>().ok()?, Some(*per_second)))
         });
-        let text = headers.get(OF_PROVIDERS).and_then(|value| value.to_str().ok());
-        let of_providers = text.into_iter().flat_map(|text| text.split(',')).filter_map(|part| {
+        let texts = headers.get_all(OF_PROVIDERS).iter().filter_map(|value| value.to_str().ok());
+        let of_providers = texts.flat_map(|text| text.split(',')).filter_map(|part| {
             let (budget, calls) = part.rsplit_once(';')?;
-            Some((budget.trim().to_owned(), calls.trim().parse::<f64>().ok()?, REFILL))
+            let is_refilled = REFILLED.iter().any(|end| budget.trim().ends_with(end));
+            Some((budget.trim().to_owned(), calls.trim().parse::<f64>().ok()?, is_refilled.then_some(REFILL)))
         });
-        let all: Vec<(String, f64, f64)> = of_arm.chain(of_providers).collect();
-        if let Some((_, calls, per_second)) = all.iter().min_by(|one, other| one.1.total_cmp(&other.1)) {
-            let left = Left { calls: *calls, per_second: *per_second, at: Instant::now() };
+        let all: Vec<(String, f64, Option<f64>)> = of_arm.chain(of_providers).collect();
+        let at = Instant::now();
+        let refilled =
+            all.iter().filter_map(|(_, calls, refill)| Some(Left { calls: *calls, per_second: (*refill)?, at }));
+        if let Some(left) = refilled.min_by(|one, other| one.calls.total_cmp(&other.calls)) {
             self.0.lock().insert((subscription.to_ascii_lowercase(), kind), left);
         }
         all.into_iter().map(|(budget, calls, _)| (budget, calls)).collect()
@@ -77,10 +83,11 @@ mod tests {
     const WRITES: &str = "x-ms-ratelimit-remaining-subscription-writes";
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        pairs.iter().map(pair).collect()
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        headers
     }
 
     #[tokio::test(start_paused = true)]
@@ -104,5 +111,25 @@ mod tests {
         assert_eq!(noted[1], ("Microsoft.Compute/HighCostGet3Min".to_owned(), 0.0));
         assert_eq!(remaining.wait("s", "lists"), LONGEST);
         assert!(remaining.note("s", "other", &headers(&[(READS, "x")])).is_empty(), "no number");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_header_of_a_resource_provider_counts_and_what_does_not_refill_delays_nothing() {
+        let remaining = Remaining::default();
+        // As Azure answers the write of a scale set and that of an instance.
+        let of_set = "Microsoft.Compute/CreateVMScaleSet3Min;55,Microsoft.Compute/CreateVMScaleSet30Min;273,\
+                      Microsoft.Compute/VmssQueuedVMOperations;0";
+        let of_instance = "Microsoft.Compute/VMScaleSetActions3Min;238,Microsoft.Compute/VMScaleSetActions30Min;1190,\
+                           Microsoft.Compute/VMScaleSetBatchedVMRequests5Min;1191,\
+                           Microsoft.Compute/VmssQueuedVMOperations;0";
+        for of_compute in [of_set, of_instance] {
+            let noted = remaining.note("s", "writes", &headers(&[(WRITES, "1186"), (OF_PROVIDERS, of_compute)]));
+            assert_eq!(noted.last(), Some(&("Microsoft.Compute/VmssQueuedVMOperations".to_owned(), 0.0)));
+            assert_eq!(remaining.wait("s", "writes"), Duration::ZERO, "{of_compute}");
+        }
+        let [minutes, batches] =
+            ["Microsoft.Compute/DeleteVMScaleSet3Min;107", "Microsoft.Compute/VMScaleSetBatchedVMRequests5Min;3"];
+        remaining.note("s", "writes", &headers(&[(OF_PROVIDERS, minutes), (OF_PROVIDERS, batches)]));
+        assert_eq!(remaining.wait("s", "writes"), LONGEST);
     }
 }

@@ -7,7 +7,7 @@ use ccm_provider::address::parse_ip;
 use serde_json::Value;
 
 use super::json::{self, same};
-use super::names::{Family, is_of};
+use super::names::{Family, is_of, without_internal};
 use super::observed::Observed;
 use super::tags;
 use super::wanted::Item;
@@ -20,18 +20,6 @@ pub(crate) enum Frontend {
     Own,
     /// Another one's, which it uses too.
     Shared,
-    Foreign,
-}
-
-/// What a public IP address is to a Service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Address {
-    /// Its tag names the Service.
-    Own,
-    /// Made for other Services; this one requests it.
-    Shared,
-    /// Made by users; the Service requests it, or it has the name of its own.
-    Users,
     Foreign,
 }
 
@@ -71,22 +59,12 @@ pub(crate) fn is_ip(one: &str, other: &str) -> bool {
     same(one, other) || parsed(one).is_some_and(|ip| parsed(other) == Some(ip))
 }
 
-/// The claim of a Service of the cluster to a public IP address.
-pub(crate) fn public_ip(cluster: &str, item: &Item, ip: &Value) -> Address {
-    let services = tags::services(tags::get(ip, &tags::SERVICE));
+/// Whether the tag of a public IP address names a Service of the cluster.
+pub(crate) fn is_own(cluster: &str, item: &Item, ip: &Value) -> bool {
     let of_cluster = tags::get(ip, &tags::CLUSTER);
-    match services.iter().any(|service| same(service, &item.key)) {
-        // The older program set no tag of the cluster.
-        true if of_cluster.is_empty() || same(of_cluster, cluster) => Address::Own,
-        true => Address::Foreign,
-        false if services.is_empty() => {
-            let has_name =
-                item.families.iter().any(|family| same(&item.names.public_ip(cluster, None, *family), json::name(ip)));
-            if requests(item, ip) || has_name { Address::Users } else { Address::Foreign }
-        }
-        false if requests(item, ip) => Address::Shared,
-        false => Address::Foreign,
-    }
+    // The older program set no tag of the cluster.
+    (of_cluster.is_empty() || same(of_cluster, cluster))
+        && tags::services(tags::get(ip, &tags::SERVICE)).iter().any(|service| same(service, &item.key))
 }
 
 /// The family of a public IP address.
@@ -108,6 +86,14 @@ pub(crate) fn family_of_frontend(observed: &Observed, item: &Item, frontend: &Va
         _ if json::name(frontend).ends_with("-IPv6") => Family::V6,
         _ => Family::V4,
     })
+}
+
+/// Whether a frontend of a load balancer may have a private link service: a public one needs rules without floating IP.
+pub(crate) fn may_have_link(balancer: &Value, frontend: &Value) -> bool {
+    let is_of = |rule: &&Value| same(json::reference(rule, "frontendIPConfiguration"), json::text(frontend, &["id"]));
+    let mut rules = json::items(balancer, "loadBalancingRules").iter().filter(is_of);
+    without_internal(json::name(balancer)).1
+        || rules.any(|rule| json::at(rule, &["properties", "enableFloatingIP"]) != true)
 }
 
 /// The IDs of the frontends of a load balancer to which the rules of a Service refer.

@@ -28,7 +28,6 @@ use super::refused::Refused;
 use super::rests::Parts;
 use super::wanted::hosts::internal_addresses;
 use super::wanted::{Item, Wanted};
-use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 use crate::client::operation::{LB_GET, LB_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET};
 use crate::client::{ApiError, Client};
@@ -468,20 +467,21 @@ pub(super) fn needed_subnets(env: &Env, wanted: &Wanted, observed: &Observed) ->
     names
 }
 
-/// Whether an internal frontend of a Service goes, also because it is to be in another subnet, or one that it has shared.
+/// Whether a frontend of a Service goes that may have a private link service, also because an internal one is to be in
+/// another subnet, or one that it has shared.
 fn loses_frontend(observed: &Observed, item: &Item) -> bool {
-    let stays = item.action == ServiceAction::Ensure && item.scheme == Scheme::Internal;
-    let mut internal = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == Scheme::Internal);
-    internal.any(|balancer| {
+    observed.balancers.iter().any(|balancer| {
+        let stays = item.action == ServiceAction::Ensure && item.scheme == scheme_of(json::name(balancer));
         let served = claim::served(item, balancer);
         let is_wanted = |name: &str| item.families.iter().any(|family| json::same(&item.names.frontend(*family), name));
-        let is_lost = |frontend: &Value| match item.names.own(json::name(frontend)) {
+        let is_lost = |frontend: &&Value| match item.names.own(json::name(frontend)) {
             true => !stays || !is_wanted(json::name(frontend)),
             false => {
                 served.iter().any(|id| json::same(id, json::text(frontend, &["id"])))
                     && (!stays || claim::frontend(observed, item, frontend) == claim::Frontend::Foreign)
             }
         };
-        json::items(balancer, "frontendIPConfigurations").iter().any(is_lost)
+        let mut lost = json::items(balancer, "frontendIPConfigurations").iter().filter(is_lost);
+        lost.any(|frontend| claim::may_have_link(balancer, frontend))
     })
 }

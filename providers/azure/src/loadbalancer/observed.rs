@@ -121,19 +121,18 @@ pub(crate) struct ServiceFacts {
 impl ServiceFacts {
     pub(crate) fn of(service: &Service) -> Self {
         let ingress = service.status.load_balancer.ingress.iter();
-        let annotation = service.metadata.annotations.get(crate::annotations::DESTINATION_RANGES.row.key);
         let (destinations, families) = (destinations(service), Family::of_service(service));
-        let ranges = annotation.into_iter().flat_map(|text| text.split(',')).map(str::trim);
-        let ranges = ranges.filter_map(|range| range.parse::<ipnet::IpNet>().ok());
+        let access = access::of(service).unwrap_or_default();
+        let ranges = access.destinations.iter().flatten();
         let ranges =
             ranges.filter(|range| !destinations.has_floating_ip && families.contains(&Family::of(range.addr())));
         Self {
             key: service.key().to_string(),
             base: service.default_load_balancer_name(),
             published: ingress.filter_map(|ingress| ccm_provider::address::parse_ip(&ingress.ip)).collect(),
-            ranges: ranges.map(|range| range.to_string()).collect(),
+            ranges: ranges.map(ToString::to_string).collect(),
             destinations,
-            denies: access::denies(service),
+            denies: access.denies,
             is_going: service.metadata.deletion_timestamp.is_some() || !service.is_load_balancer(),
         }
     }

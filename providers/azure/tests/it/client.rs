@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_cloudsim::azure::Options;
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{Aspects, Lookup, NodeRef};
+use ccm_provider::{Aspects, Lookup, NodeRef, ServiceAction};
 
 use crate::balancers::pace::haste;
 use crate::balancers::{Scene, port};
@@ -79,6 +79,35 @@ async fn a_write_whose_result_may_not_be_read_is_not_sent_again() {
     let writes = scene.writes(mark);
     assert_eq!((writes["loadBalancers.delete"], writes["publicIPAddresses.delete"]), (1, 1), "{writes:?}");
     scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn of_a_link_that_azure_refuses_the_event_names_what_is_missing() {
+    let scope = "/subscriptions/sub/resourceGroups/rg/providers/Microsoft";
+    let right = "Microsoft.Network/loadBalancers/backendAddressPools/join/action";
+    let role = format!(
+        "The client 'c' with object id 'c' has permission to perform action \
+         'Microsoft.Compute/virtualMachineScaleSets/virtualMachines/write' on scope \
+         '{scope}.Compute/virtualMachineScaleSets/pool/virtualMachines/0'; however, it does not have permission to \
+         perform action '{right}' on the linked scope(s) \
+         '{scope}.Network/loadBalancers/kubernetes/backendAddressPools/kubernetes' or the linked scope(s) are invalid."
+    );
+    let tenant = format!(
+        "The client has permission to perform action '{right}' on scope \
+         '{scope}.Compute/virtualMachineScaleSets/pool/virtualMachines/0', however the current tenant 'tenant' is not \
+         authorized to access linked subscription 'net'."
+    );
+    for (message, lacks) in [
+        (role, format!("ccm lacks {right}: grant it")),
+        (tenant, "ccm lacks access to the linked subscription net: ".to_owned()),
+    ] {
+        let mut scene = Scene::new("", 1).await;
+        let fault = Fault::Code { status: 403, code: "LinkedAuthorizationFailed".to_owned(), message };
+        scene.bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.put"));
+        scene.service("web", &[], port(80));
+        let error = scene.settle(&["web"], ServiceAction::Ensure).await.unwrap_err().to_string();
+        assert!(error.contains(&lacks) && error.contains("set networkResourceTenantID"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod login;
 mod matrix;
 mod migrate;
 mod nodes;
+mod nodes_again;
 mod nodes_alone;
 mod permissions;
 mod routes;

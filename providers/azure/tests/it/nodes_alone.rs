@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{AddressType, Aspects, CloudProvider, Lookup, Node, NodeAddress, NodeRef};
+use ccm_provider::{AddressType, Aspects, Clock as _, CloudProvider, Lookup, Node, NodeAddress, NodeRef};
 use ccm_provider_contract::lookups::{found, metadata};
 
 use crate::balancers::pace::haste;
-use crate::bed::{Bed, GROUP, node};
+use crate::bed::{Bed, GROUP, node, pass};
 use crate::nodes::{addresses, look_up, one};
 
 const KINDS: [&str; 3] = ["InternalIP", "Hostname", "ExternalIP"];
@@ -101,6 +101,26 @@ async fn with_a_role_for_single_instances_a_large_set_joins_and_each_instance_is
     let calls = bed.calls(mark);
     assert_eq!((look_ups, each.map(|action| count(&calls, action))), (1, [1, 1]), "{calls:?}");
     assert!(calls.len() <= 3, "{calls:?}");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn with_a_role_for_single_instances_the_addresses_of_old_nodes_are_not_read_again_for_a_new_one() {
+    let bed = Bed::start(Options { not_actions: of_sets(), ..Options::default() });
+    let seed = SetSeed { name: "pool", instances: 3, zones: &["1"], public: true, ..SetSeed::default() };
+    bed.cloud.world(|world| world.scale_set(&seed));
+    let provider = bed.process("").await;
+    let nodes = ["pool000000", "pool000001", "pool000002"].map(|name| node(name, ""));
+    look_up(&provider, &nodes, Aspects::METADATA).await;
+    pass(300).await;
+    let [one, other, new] = nodes;
+    let created = jiff::Timestamp::try_from(bed.cluster.wall()).ok();
+    let new = NodeRef::new(Node { created, ..(*new).clone() });
+    let mark = bed.cloud.mark();
+    for answer in look_up(&provider, &[one, other, new], Aspects::ADDRESSES).await {
+        assert_eq!(kinds(&answer), KINDS);
+    }
+    assert_eq!(bed.calls(mark), ["virtualMachineScaleSetVMs.list"]);
     bed.is_clean();
 }
 

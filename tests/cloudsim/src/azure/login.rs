@@ -1,6 +1,7 @@
 //! Who calls: applications with secrets, certificates and federated tokens, managed identities, and the tokens that the
 //! login endpoint and the metadata service of instances issue.
 
+use super::ids::Id;
 use super::json::{at, same, text};
 use super::world::World;
 use super::{errors, routes};
@@ -298,15 +299,17 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
 }
 
 /// Checks that the caller may link a resource to one in another subscription: this needs a token of its tenant.
-pub(super) fn may_link(world: &World, target: &str) -> Result<(), Problem> {
+pub(super) fn may_link(world: &World, id: &Id, target: &str) -> Result<(), Problem> {
     if world.action.is_empty() {
         return Ok(());
     }
     let subscription = target.split('/').nth(2).unwrap_or_default().to_lowercase();
     match world.subscriptions.get(&subscription) {
         Some(tenant) if !world.caller.tenants.contains(tenant) => {
+            let kind = Id::parse(target).map(|target| target.kind()).unwrap_or_default();
             let text = format!(
-                "The client has permission to perform the action on the scope; however, the current tenant '{}' is not authorized to access linked subscription '{subscription}'.",
+                "The client has permission to perform action '{kind}/join/action' on scope '{}', however the current tenant '{}' is not authorized to access linked subscription '{subscription}'.",
+                id.text(),
                 world.caller.tenants.first().map(String::as_str).unwrap_or_default()
             );
             Err(Problem::new(403, "LinkedAuthorizationFailed", text))

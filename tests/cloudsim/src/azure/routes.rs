@@ -9,6 +9,21 @@ use crate::core::server::Request;
 pub(super) const COSTLY: &[&str] =
     &["virtualMachineScaleSetVMs.list", "virtualMachines.list", "virtualMachines.listAll"];
 
+/// What remains of the budgets of `Microsoft.Compute` after a write, as recordings of Microsoft's command line show it.
+pub(super) fn budgets(action: &str) -> Option<&'static str> {
+    match action {
+        "virtualMachineScaleSets.put" => Some(
+            "Microsoft.Compute/CreateVMScaleSet3Min;55,Microsoft.Compute/CreateVMScaleSet30Min;273,\
+             Microsoft.Compute/VmssQueuedVMOperations;0",
+        ),
+        "virtualMachineScaleSetVMs.put" => Some(
+            "Microsoft.Compute/VMScaleSetActions3Min;238,Microsoft.Compute/VMScaleSetActions30Min;1190,\
+             Microsoft.Compute/VMScaleSetBatchedVMRequests5Min;1191,Microsoft.Compute/VmssQueuedVMOperations;0",
+        ),
+        _ => None,
+    }
+}
+
 /// A row of the table. `ASK` is a POST that changes nothing.
 macro_rules! routes {
     ($($service:literal $method:ident $path:literal $action:literal $run:path;)*) => {

@@ -140,7 +140,7 @@ fn rule(id: &Id, rule: &Value) -> Result<(), Problem> {
             let text = format!("Security rule parameters {one} and {many} cannot be specified together. Rule: {user}.");
             return Err(errors::bad("SecurityRuleParameterConflict", text));
         }
-        addresses(&user, &given)?;
+        addresses(&user, one, &given)?;
     }
     for (one, many) in [("sourcePortRange", "sourcePortRanges"), ("destinationPortRange", "destinationPortRanges")] {
         let given = prefixes(rule, one, many);
@@ -158,7 +158,7 @@ fn rule(id: &Id, rule: &Value) -> Result<(), Problem> {
 }
 
 /// Prefixes must be addresses, ranges or tags; ranges of one rule must not overlap, and be of one family.
-fn addresses(user: &str, given: &[&str]) -> Result<(), Problem> {
+fn addresses(user: &str, parameter: &str, given: &[&str]) -> Result<(), Problem> {
     let mut ranges: Vec<IpNet> = Vec::new();
     for prefix in given {
         let range = prefix.parse::<IpNet>().ok();
@@ -168,9 +168,11 @@ fn addresses(user: &str, given: &[&str]) -> Result<(), Problem> {
             None if tag => {}
             Some(range) => {
                 if let Some(other) = ranges.iter().find(|other| other.contains(&range) || range.contains(*other)) {
-                    // unverified: the code.
-                    let text = format!("Security rule {user} has overlapping address prefixes {other} and {prefix}.");
-                    return Err(errors::bad("SecurityRuleOverlappingAddressPrefixes", text));
+                    let parameter = if parameter.starts_with("source") { "Source" } else { "Destination" };
+                    let text = format!(
+                        "Security rule parameter {parameter}AddressPrefix for rule with Id {user} contains overlapping subnets [{other}, {range}], which is not permitted."
+                    );
+                    return Err(errors::bad("OverlappingSubnetsNotPermittedInSecurityRule", text));
                 }
                 if ranges.first().is_some_and(|other| other.addr().is_ipv6() != range.addr().is_ipv6()) {
                     // unverified: the code.

@@ -123,7 +123,7 @@ pub(super) fn write(
         if !world.exists(&reference.target) {
             return Err(errors::no_reference(&reference.target, &reference.user));
         }
-        login::may_link(world, &reference.target)?;
+        login::may_link(world, id, &reference.target)?;
     }
     let name = format!("Put{}Operation", kind.operation);
     let operation = world.begin_operation(Write { kind, id, name, fields: Some(fields) });

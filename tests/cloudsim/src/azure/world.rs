@@ -368,6 +368,9 @@ impl Rest for World {
             _ => "x-ms-ratelimit-remaining-subscription-global-writes",
         };
         reply.headers.push((header, self.options.remaining.to_string()));
+        if let Some(budgets) = routes::budgets(call.action) {
+            reply.headers.push(("x-ms-ratelimit-remaining-resource", budgets.to_owned()));
+        }
         self.options.retry_after_form.apply(reply, self.now());
         let request = self.uuid();
         reply.headers.push(("x-ms-request-id", request.clone()));

@@ -1,5 +1,7 @@
 //! Changes of a public IP address: of all Services together, and each Service's apart. Pure.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::super::env::Env;
@@ -70,6 +72,15 @@ impl AddressChange {
             }
             EditKind::Rewrite | EditKind::Release { .. } => None,
         })
+    }
+
+    /// The Services whose part changes the address. All of them need a new one.
+    pub(crate) fn places(&self, env: &Env) -> BTreeSet<usize> {
+        let changes = |edit: &&AddressEdit| {
+            let alone = Self { edits: vec![(*edit).clone()], ..self.clone() };
+            self.is_new() || alone.after(env, &self.before) != Outcome::Same
+        };
+        self.edits.iter().filter(changes).map(|edit| edit.place).collect()
     }
 
     /// The result of all parts, for the address as it is now.
@@ -189,7 +200,7 @@ pub(super) fn label_of(ip: &Value) -> &str {
 }
 
 /// Why a Service cannot have its DNS label on an address, which is null if it does not exist.
-pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: bool) -> Option<String> {
+pub(super) fn label_problem(address: &Value, key: &str, label: &str) -> Option<String> {
     let present = label_of(address);
     // One that Azure has accepted is valid.
     if !label.is_empty() && !same(present, label) && !is_label(label) {
@@ -198,13 +209,11 @@ pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: b
     }
     let name = json::name(address);
     let other = tags::get(address, &tags::DNS_SERVICE);
-    if !other.is_empty() && !same(other, key) {
-        return Some(format!(
+    (!other.is_empty() && !same(other, key)).then(|| {
+        format!(
             "the DNS label of the public IP address {name} is that of the Service {other}; remove the annotation from one of them"
-        ));
-    }
-    let differs = is_users && !present.is_empty() && !same(present, label);
-    differs.then(|| format!("the public IP address {name} is not made here and has the DNS label {present:?}; write that, or change it there"))
+        )
+    })
 }
 
 fn is_label(label: &str) -> bool {
@@ -315,10 +324,8 @@ mod tests {
         let settings = PublicIp { dns_label: Some(String::new()), ..PublicIp::default() };
         let expected = json!({"name": "ip", "tags": {"k8s-azure-service": KEY}, "properties": {}});
         assert_eq!(after(&env(), &labeled, vec![uses(settings, false)]), Outcome::Put(expected));
-        assert_eq!(label_problem(&labeled, KEY, "web1", false), None);
-        assert!(label_problem(&labeled, "default/api", "web1", false).unwrap().contains("default/web"));
-        let users = json!({"name": "ip", "properties": {"dnsSettings": {"domainNameLabel": "theirs"}}});
-        assert!(label_problem(&users, KEY, "web", true).is_some());
+        assert_eq!(label_problem(&labeled, KEY, "web1"), None);
+        assert!(label_problem(&labeled, "default/api", "web1").unwrap().contains("default/web"));
         for (label, is_valid) in [
             ("dl", false),
             ("1ab", false),
@@ -328,9 +335,9 @@ mod tests {
             (&*"a".repeat(64), false),
             ("", true),
         ] {
-            assert_eq!(label_problem(&Value::Null, KEY, label, false).is_none(), is_valid, "{label}");
+            assert_eq!(label_problem(&Value::Null, KEY, label).is_none(), is_valid, "{label}");
         }
         let accepted = json!({"properties": {"dnsSettings": {"domainNameLabel": "Web"}}});
-        assert_eq!(label_problem(&accepted, KEY, "Web", false), None, "Azure has accepted it");
+        assert_eq!(label_problem(&accepted, KEY, "Web"), None, "Azure has accepted it");
     }
 }

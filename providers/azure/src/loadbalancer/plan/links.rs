@@ -7,6 +7,7 @@ use ccm_kit::balancer::{Items, Kind, Part, Step};
 use ccm_provider::{ErrorClass, ProviderError, Risk, Verb};
 use serde_json::{Value, json};
 
+use super::super::claim;
 use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names;
@@ -17,7 +18,7 @@ use super::super::wanted::{Item, refused};
 use super::limits::over;
 use super::step::{LinkDeletion, Write};
 use super::{Planner, SOON, summary};
-use crate::annotations::{PLS_GROUP, PLS_NAME, PLS_SUBNET, Scheme};
+use crate::annotations::{PLS_GROUP, PLS_NAME, PLS_SUBNET};
 use crate::client::id::ArmId;
 
 const GONE_LINKS: u32 = 5;
@@ -59,7 +60,8 @@ impl Planner<'_> {
                 owner if !same(owner, &item.key) && link.is_plain => return Ok(()),
                 owner if !same(owner, &item.key) => {
                     return Err(refused(format!(
-                        "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations but azure-pls-create"
+                        "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations \
+                         but azure-pls-create and azure-pls-resource-group"
                     )));
                 }
                 _ if !same(json::text(present, &["id"]), id.as_str()) => {
@@ -258,12 +260,12 @@ impl Planner<'_> {
         let may_lose = |balancer: &Arc<Value>| {
             let name = json::name(balancer);
             let there = Item { scheme: scheme_of(name), ..item.clone() };
-            let may_have = item.may_have_link || there.scheme == Scheme::Internal;
-            let may_lose = match stays.is_some_and(|stays| same(stays, name)) {
-                true => !drops.is_empty(),
-                false => !self.left(&there, balancer).is_empty(),
+            let is_dropped = |it: &&Value| drops.iter().any(|name| same(name, json::name(it)));
+            let lost: Vec<&Value> = match stays.is_some_and(|stays| same(stays, name)) {
+                true => json::items(balancer, "frontendIPConfigurations").iter().filter(is_dropped).collect(),
+                false => self.left(&there, balancer),
             };
-            may_have && may_lose
+            lost.iter().any(|frontend| item.may_have_link || claim::may_have_link(balancer, frontend))
         };
         if self.observed.balancers.iter().any(may_lose) { Err(error) } else { Ok(()) }
     }

@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
                 Outcome::Put(_) if change.is_new() => Verb::Create,
                 Outcome::Put(_) => Verb::Update,
             };
-            let places: BTreeSet<usize> = change.edits.iter().map(|edit| edit.place).collect();
+            let places = change.places(self.env);
             let (stage, kind) = match (verb, change.is_used()) {
                 (Verb::Delete, _) => (GONE_ADDRESSES, Kind::Release),
                 (_, true) => (ADDRESSES, Kind::Frame),

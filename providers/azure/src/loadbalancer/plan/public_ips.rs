@@ -42,12 +42,11 @@ impl Planner<'_> {
                     family.as_str()
                 )));
             }
-            let is_users = present.is_some_and(|ip| self.is_users(ip));
             if let Some(giver) = self.gives_label(item, settings, &id) {
                 return Err(self.waiting(giver));
             }
             if let Some(label) = &settings.public_ip.dns_label
-                && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label, is_users)
+                && let Some(problem) = label_problem(present.unwrap_or(&Value::Null), &item.key, label)
             {
                 return Err(refused(format!("{} {label:?}: {problem}", keys::DNS_LABEL.row.key)));
             }
@@ -94,9 +93,8 @@ impl Planner<'_> {
         for (family, id) in ips {
             let present = self.index.ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
-            let claim = present.map(|ip| claim::public_ip(&self.wanted.cluster, item, ip));
-            let binds =
-                !is_users && claim.is_none_or(|claim| matches!(claim, claim::Address::Own | claim::Address::Shared));
+            // One whose tag names no Service is users', as for the Go program.
+            let binds = present.is_none_or(|ip| !tags::services(tags::get(ip, &tags::SERVICE)).is_empty());
             let mut settings = settings.public_ip.clone();
             if self.has_label_elsewhere(item, &settings, ips, *family) {
                 settings.dns_label = None;
@@ -149,7 +147,7 @@ impl Planner<'_> {
 
     fn own_addresses(&self, item: &Item) -> Vec<(ArmId, Family)> {
         let all = self.index.tagged(&item.key).iter();
-        let own = all.filter(|ip| claim::public_ip(&self.wanted.cluster, item, ip) == claim::Address::Own);
+        let own = all.filter(|ip| claim::is_own(&self.wanted.cluster, item, ip));
         own.filter_map(|ip| Some((ArmId::parse(json::text(ip, &["id"])).ok()?, claim::family_of(ip)))).collect()
     }
 

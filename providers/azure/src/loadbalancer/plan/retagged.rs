@@ -86,7 +86,7 @@ impl Planner<'_> {
         if let Some(other) = services.iter().find(|service| !same(service, &item.key)) {
             return Some(format!("the Service {other} uses it"));
         }
-        if claim::public_ip(&self.wanted.cluster, item, ip) != claim::Address::Own {
+        if !claim::is_own(&self.wanted.cluster, item, ip) {
             return Some("its tags do not name the Service".to_owned());
         }
         if claim::requests(item, ip) {

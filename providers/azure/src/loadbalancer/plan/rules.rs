@@ -34,6 +34,13 @@ struct Others<'a> {
     unsettled: BTreeMap<String, Ports>,
 }
 
+impl Others<'_> {
+    /// Whether nodes, whichever, are or have been destinations of a Service.
+    fn is_at_nodes(&self, item: &Item) -> bool {
+        !item.access.has_floating_ip || self.unsettled.contains_key(&item.names.base.to_lowercase())
+    }
+}
+
 impl<'a> Planner<'a> {
     /// Plans the security group.
     pub(super) fn rule_steps(&mut self) {
@@ -79,6 +86,8 @@ impl<'a> Planner<'a> {
         let keys = parts.iter().filter_map(|part| Some(&*self.wanted.items.get(&part.claim.place)?.key)).collect();
         self.add_joining(facts, &others.holders, &keys, &mut keep);
         keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
+        let live = facts.services.iter().filter(|service| self.index.is_live(service));
+        keep.denied = live.flat_map(|service| self.denied_by(service, facts)).collect();
         self.keep_served(&lost);
         self.security_steps(group, parts, &keep);
     }
@@ -143,10 +152,11 @@ impl<'a> Planner<'a> {
                 let holder = holder.filter(|_| item.action != ServiceAction::Delete);
                 let hosts = hosts.or_else(|| self.addresses_behind(holder?));
                 let all = self.host_addresses(facts);
-                own.extend(hosts.as_ref().unwrap_or(&all).iter().copied().filter(is_of));
-                // It may have been behind another one.
-                former.extend(all);
+                own.extend(hosts.unwrap_or(all).into_iter().filter(is_of));
             }
+        }
+        if others.is_at_nodes(item) {
+            former.extend(self.host_addresses(facts));
         }
         for (family, ips) in by_family(own.iter().copied()) {
             destinations.entry(family).or_default().extend(ips);
@@ -250,15 +260,13 @@ impl<'a> Planner<'a> {
                 kept.entry(protocol).or_default().extend(i32::try_from(port));
             }
         }
-        if item.access.has_floating_ip {
+        if !others.is_at_nodes(item) {
             return (kept, denied);
         }
         let at_nodes = |service: &&ServiceFacts| self.index.is_live(service) && !service.destinations.has_floating_ip;
         for service in facts.services.iter().filter(at_nodes).filter(is_other) {
             security::add_ports(&mut kept, &service.destinations.ports);
-            if service.denies {
-                denied.extend(self.host_addresses(facts).iter().map(ToString::to_string));
-            }
+            denied.extend(self.denied_by(service, facts));
         }
         let own = item.names.base.to_lowercase();
         for (protocol, ports) in others.unsettled.iter().filter(|(base, _)| **base != own).flat_map(|(_, ports)| ports)
@@ -266,6 +274,24 @@ impl<'a> Planner<'a> {
             kept.entry(protocol.clone()).or_default().extend(ports);
         }
         (kept, denied)
+    }
+
+    /// The destinations that a Service denies to all but its clients.
+    fn denied_by(&self, service: &ServiceFacts, facts: &Facts) -> Vec<String> {
+        let Destinations { additional, has_floating_ip, .. } = &service.destinations;
+        let published = &service.published;
+        let is_of = |ip: &IpAddr| published.is_empty() || published.iter().any(|own| own.is_ipv4() == ip.is_ipv4());
+        let mut all: Vec<String> = additional.iter().map(ToString::to_string).collect();
+        match has_floating_ip {
+            _ if !service.denies => return Vec::new(),
+            true => all.extend(published.iter().map(ToString::to_string)),
+            false if service.ranges.is_empty() => {
+                let nodes = self.host_addresses(facts).into_iter().filter(is_of);
+                all.extend(nodes.map(|ip| ip.to_string()));
+            }
+            false => all.extend(service.ranges.iter().cloned()),
+        }
+        all
     }
 }
 

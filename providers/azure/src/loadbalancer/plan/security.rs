@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_provider::ProviderError;
+use ipnet::IpNet;
 use md5::{Digest as _, Md5};
 use serde_json::{Value, json};
 
@@ -54,6 +55,8 @@ pub(crate) struct Keep {
     pub(crate) node_ports: Ports,
     /// The ports for which a network is a destination in place of the nodes.
     pub(crate) ranges: BTreeMap<String, Ports>,
+    /// Those that Services deny to all but their clients.
+    pub(crate) denied: BTreeSet<String>,
     /// The ports of load balancing rules without floating IP, by the base name of the Service: whatever that asks for by
     /// now, they lead to nodes or networks that are destinations.
     pub(crate) unsettled: BTreeMap<String, Ports>,
@@ -77,12 +80,13 @@ pub(super) fn add_ports(all: &mut Ports, ports: &BTreeMap<String, Vec<i32>>) {
 }
 
 impl Claim {
-    /// The names of the rules that admit its clients.
+    /// The names of its rules.
     pub(crate) fn rules(&self) -> Vec<String> {
         let mut names = Vec::new();
         let Some(access) = &self.access else { return names };
-        for (protocol, ports) in &self.ports {
-            for family in [Family::V4, Family::V6] {
+        for family in [Family::V4, Family::V6] {
+            names.extend(access.denies.then(|| deny_name(family)));
+            for (protocol, ports) in &self.ports {
                 let tags = access.tags.iter().map(std::slice::from_ref);
                 let sources = tags.chain(access.ranges.get(&family).map(Vec::as_slice));
                 names.extend(sources.map(|sources| allow_name(family, protocol, sources, ports)));
@@ -104,6 +108,8 @@ struct Rule {
     /// `None` if they are not all numbers.
     ports: Option<Vec<i32>>,
     destinations: BTreeSet<String>,
+    /// The networks among the destinations that it has in Azure.
+    networks: Vec<IpNet>,
     is_changed: bool,
 }
 
@@ -165,7 +171,7 @@ pub(crate) fn admits(group: &Value, claim: &Claim) -> bool {
         let mut rules = rules.iter().filter(|rule| rule.is_managed && !rule.denies && same(&rule.protocol, protocol));
         rules.any(|rule| {
             let present = rule.sources();
-            rule.destinations.contains(destination)
+            rule.reaches(destination)
                 && rule.ports.as_ref().is_some_and(|ports| ports.contains(&port))
                 && sources.iter().all(|source| present.iter().any(|it| same(it, source)))
         })
@@ -191,8 +197,8 @@ impl Rules {
     /// Whether nothing would change for a Service: neither the rules with its destinations, nor new ones.
     fn satisfies(&self, claim: &Claim) -> bool {
         let concerns = |rule: &&Rule| {
-            let mut own = claim.destinations.values().chain(claim.former.values());
-            rule.is_managed && own.any(|own| !own.is_disjoint(&rule.destinations))
+            let mut own = claim.destinations.values().chain(claim.former.values()).flatten();
+            rule.is_managed && own.any(|own| rule.reaches(own))
         };
         let before: Vec<Rule> = self.rules.iter().filter(concerns).cloned().collect();
         let mut after = Self { rules: before.clone(), priorities: BTreeSet::new() };
@@ -314,7 +320,7 @@ impl Rules {
     }
 
     fn deny(&mut self, family: Family, destinations: &BTreeSet<String>) -> Result<(), ProviderError> {
-        let name = format!("{PREFIX}_deny-all_{}", family.as_str());
+        let name = deny_name(family);
         let properties = json!({
             "protocol": "*", "access": "Deny", "direction": "Inbound",
             "sourceAddressPrefix": "*", "sourceAddressPrefixes": null, "sourceApplicationSecurityGroups": null,
@@ -355,14 +361,18 @@ impl Rules {
     }
 
     fn retain(&mut self, keep: &Keep) {
+        let is_unsettled = |rule: &Rule| keep.unsettled.values().any(|ports| rule.has_any(ports));
+        // Who denies a network admits somebody there.
+        let admitting = self.rules.iter().filter(|rule| rule.is_managed && !rule.denies && is_unsettled(rule));
+        let admitted: BTreeSet<String> = admitting.flat_map(|rule| rule.destinations.iter().cloned()).collect();
         for rule in self.rules.iter_mut().filter(|rule| rule.is_managed) {
             // Of no rule whose Service is gone or has floating IP again.
-            let is_unsettled = keep.unsettled.values().any(|ports| rule.has_any(ports));
+            let is_unsettled = is_unsettled(rule);
             let has_nodes = is_unsettled || rule.has_any(&keep.node_ports);
             let stays = |destination: &&String| {
                 keep.own.contains(*destination)
                     || has_nodes && keep.nodes.contains(*destination)
-                    || is_unsettled && destination.contains('/')
+                    || is_unsettled && destination.contains('/') && admitted.contains(*destination)
                     || keep.ranges.get(*destination).is_some_and(|ports| rule.has_any(ports))
             };
             let mut left: BTreeSet<String> = rule.destinations.iter().filter(stays).cloned().collect();
@@ -373,6 +383,10 @@ impl Rules {
                 let joining = keep.joining.iter().filter(|(ports, _)| rule.has_any(ports)).flat_map(|(_, nodes)| nodes);
                 left.extend(joining.filter(|node| node.contains(':') == is_v6).cloned());
             }
+            if rule.denies {
+                // A network that goes has covered those of other Services.
+                left.extend(keep.denied.iter().filter(|it| rule.networks.iter().any(|net| is_in(it, net))).cloned());
+            }
             rule.is_changed |= left != rule.destinations;
             rule.destinations = left;
         }
@@ -382,7 +396,7 @@ impl Rules {
     fn problem(&self) -> Option<String> {
         let left: Vec<&Rule> = self.rules.iter().filter(|rule| !rule.is_dropped()).collect();
         let sources: usize = left.iter().map(|rule| rule.sources().len()).sum();
-        let destinations: usize = left.iter().map(|rule| rule.destinations.len()).sum();
+        let destinations: usize = left.iter().map(|rule| least(&rule.destinations).len()).sum();
         let over = |what: &str, count: usize, most: usize, fix: &str| {
             (count > most).then(|| {
                 format!("the security group would exceed the maximum number of {what} ({count} > {most}); {fix}")
@@ -415,6 +429,7 @@ impl Rule {
         let name = json::name(value).to_owned();
         let priority = json::number(value, &["properties", "priority"]).unwrap_or_default();
         let ports = both(value, "destinationPortRange", "destinationPortRanges");
+        let destinations = both(value, "destinationAddressPrefix", "destinationAddressPrefixes").into_iter().collect();
         Self {
             // Azure keeps the case of names, and this program and the Go one write theirs in one: any other is of users.
             is_managed: name.starts_with(PREFIX) && (FIRST..=LAST).contains(&priority),
@@ -423,7 +438,8 @@ impl Rule {
             protocol: json::property(value, "protocol").to_owned(),
             denies: same(json::property(value, "access"), "Deny"),
             ports: ports.iter().map(|port| port.parse().ok()).collect(),
-            destinations: both(value, "destinationAddressPrefix", "destinationAddressPrefixes").into_iter().collect(),
+            networks: networks(&destinations),
+            destinations,
             value: value.clone(),
             is_changed: false,
         }
@@ -452,6 +468,11 @@ impl Rule {
         self.is_managed = true;
     }
 
+    /// Whether a destination is one of the rule's, or in one of its networks.
+    fn reaches(&self, destination: &str) -> bool {
+        self.destinations.contains(destination) || self.networks.iter().any(|net| is_in(destination, net))
+    }
+
     /// Whether it is for one of these ports.
     fn has_any(&self, used: &Ports) -> bool {
         let ports = || self.ports.iter().flatten();
@@ -469,17 +490,37 @@ impl Rule {
         let mut value = self.value;
         let before: BTreeSet<String> =
             both(&value, "destinationAddressPrefix", "destinationAddressPrefixes").into_iter().collect();
-        if !self.is_changed || before == self.destinations {
+        let destinations = least(&self.destinations);
+        if !self.is_changed || before.iter().eq(destinations.iter().copied()) {
             return value;
         }
-        let (one, many): (Value, Value) = match self.destinations.iter().collect::<Vec<_>>()[..] {
+        let (one, many) = match &destinations[..] {
             [one] => (json!(one), Value::Null),
-            _ => (Value::Null, json!(self.destinations)),
+            _ => (Value::Null, json!(destinations)),
         };
         let properties = json!({"destinationAddressPrefix": one, "destinationAddressPrefixes": many});
         json::overlay(&mut value, &json!({"properties": properties}));
         value
     }
+}
+
+fn networks(destinations: &BTreeSet<String>) -> Vec<IpNet> {
+    destinations.iter().filter(|it| it.contains('/')).filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Whether a destination is in a network, or is that.
+fn is_in(destination: &str, net: &IpNet) -> bool {
+    match destination.parse::<IpNet>() {
+        Ok(other) => net.contains(&other),
+        Err(_) => destination.parse::<IpAddr>().is_ok_and(|ip| net.contains(&ip)),
+    }
+}
+
+/// The destinations without those in a network of the others: Azure refuses both in one rule.
+fn least(destinations: &BTreeSet<String>) -> Vec<&String> {
+    let networks = networks(destinations);
+    let is_least = |it: &&String| !networks.iter().any(|net| it.parse() != Ok(*net) && is_in(it, net));
+    destinations.iter().filter(is_least).collect()
 }
 
 /// The texts of a property that has a singular and a plural form.
@@ -494,6 +535,10 @@ fn sorted_ports(ports: &[i32]) -> Vec<String> {
     let mut ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
     ports.sort();
     ports
+}
+
+fn deny_name(family: Family) -> String {
+    format!("{PREFIX}_deny-all_{}", family.as_str())
 }
 
 /// The name of a rule: from what it allows.

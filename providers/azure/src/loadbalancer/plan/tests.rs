@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ccm_provider::{AddressType, Node, NodeAddress, NodeRef, Service, ServiceWork};
+use ipnet::IpNet;
 use serde_json::json;
 
 use super::super::balancer;
@@ -236,6 +237,7 @@ impl World {
                 };
                 let (after, failed) = change.after(&self.env, now, &made);
                 assert!(failed.is_empty());
+                assert_no_overlap(&after);
                 self.observed.security_group = Some(Seen::Present(after.into()));
             }
             Write::Pool(change) => {
@@ -415,6 +417,17 @@ fn address_of(observed: &Observed, id: &ArmId) -> Option<IpAddr> {
     }
     let mut frontends = observed.frontends();
     observed.address(frontends.find(|frontend| same(json::text(frontend, &["id"]), id.as_str()))?)
+}
+
+/// Azure refuses networks and addresses of one rule that overlap.
+fn assert_no_overlap(group: &Value) {
+    let net =
+        |text: &String| -> IpNet { text.parse().unwrap_or_else(|_| IpNet::from(text.parse::<IpAddr>().unwrap())) };
+    for (rule, destinations) in security::destinations(group) {
+        let nets: Vec<IpNet> = destinations.iter().map(net).collect();
+        let is_in = |one: &IpNet| nets.iter().filter(|net| net.contains(one)).count() > 1;
+        assert!(!nets.iter().any(is_in), "OverlappingSubnetsNotPermittedInSecurityRule: {rule} {destinations:?}");
+    }
 }
 
 /// What a plan shows to users.

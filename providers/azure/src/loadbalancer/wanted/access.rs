@@ -125,9 +125,11 @@ pub(super) fn access(
     Ok((Access { tags, ranges, denies, destinations }, remarks))
 }
 
-/// Whether a Service denies what it does not allow.
-pub(crate) fn denies(service: &Service) -> bool {
-    access(service, Scheme::External, &[]).is_ok_and(|(access, _)| access.denies)
+/// The access that a Service asks for, without its families; `None` if it has no rules.
+pub(crate) fn of(service: &Service) -> Option<Access> {
+    let is_off = Annotations::read(&service.metadata.annotations).readable(&keys::NO_NSG_RULE) == Some(true);
+    let (access, _) = access(service, Scheme::External, &[]).ok().filter(|_| !is_off)?;
+    Some(access)
 }
 
 /// The networks of the families, merged, as texts in the order of the API; and those of other families.

@@ -69,8 +69,8 @@ pub(super) fn link(
         )));
     }
     let visibility = list(&keys::PLS_VISIBILITY)?;
-    let settings =
-        annotations.iter().filter(|(key, _)| *key != keys::PLS_CREATE.row.key).map(|(key, _)| key.to_owned());
+    let place = [keys::PLS_CREATE.row.key, keys::PLS_GROUP.row.key];
+    let settings = annotations.iter().filter(|(key, _)| !place.contains(key)).map(|(key, _)| key.to_owned());
     let settings: Vec<String> = settings.collect();
     Ok(Some(Link {
         name: annotations.get(&keys::PLS_NAME)?,

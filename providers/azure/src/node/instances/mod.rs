@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ccm_kit::call::ErrorKind;
@@ -18,6 +18,7 @@ use ccm_provider::{
     AddressType, Aspects, Instance, InstanceMetadata, Lookup, Node, NodeAddress, NodeRef, ProviderError,
 };
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::source::{Compute, JUST_READ};
@@ -41,6 +42,8 @@ const GRACE: Duration = Duration::from_secs(60);
 const STATE_AGE: Duration = Duration::from_secs(20);
 /// How long states of a subscription are waited for: one with thousands of machines has many pages.
 const STATES_DEADLINE: Duration = Duration::from_secs(10);
+/// The deletion of a scale set and the start of the machines of another one with its name take longer than this.
+const REPLACED: Duration = Duration::from_secs(120);
 /// The most lists at the same time.
 const IN_FLIGHT: usize = 8;
 
@@ -72,6 +75,16 @@ impl Settings {
         }
     }
 
+    /// The age up to which a list of a holder is used for what it has, by the time at which the youngest Node was created.
+    /// It must be younger than the machines: they may have the names, and so the IDs, of ones that are gone. A scale set
+    /// uses no number twice, only another one of its name does: Nodes that join within two minutes share its lists.
+    fn age(&self, holder: &Holder, youngest: Option<Timestamp>, now: SystemTime) -> Duration {
+        let age = self.ages.of_holder(holder);
+        let Some(youngest) = youngest else { return age };
+        let since = now.duration_since(youngest.into()).unwrap_or_default();
+        age.min(if holder.is_group() { since.max(JUST_READ) } else { since + REPLACED })
+    }
+
     /// A resource group by the value of a node's label.
     fn group(&self, label: Option<&str>) -> Holder {
         Holder::group(&self.subscription, label.unwrap_or(&self.resource_group))
@@ -95,6 +108,7 @@ pub(crate) struct AzureNodes {
     settings: Arc<Settings>,
     client: Client,
     fleet: Fleet,
+    cluster: Cluster,
     /// Whether the log names the permission for public IPs of other groups.
     warned: Once,
 }
@@ -115,7 +129,7 @@ pub(crate) struct Details {
 pub(crate) fn instances(settings: Settings, client: Client, fleet: Fleet, cluster: Cluster) -> AzureInstances {
     let settings = Arc::new(settings);
     let source = Compute::new(fleet.clone(), settings.clone(), cluster.clone());
-    Nodes::new(AzureNodes { settings, client, fleet, warned: Once::new() }, source, cluster)
+    Nodes::new(AzureNodes { settings, client, fleet, cluster: cluster.clone(), warned: Once::new() }, source, cluster)
 }
 
 #[async_trait]
@@ -166,14 +180,17 @@ impl NodeCloud for AzureNodes {
 
     /// One list of interfaces for each scale set and resource group, and one list of public IPs where there are any.
     async fn details(&self, nodes: &[(&NodeRef, &Wanted)], observed: &Observed, aspects: Aspects) -> Details {
-        let machines: Vec<&Arc<Machine>> = nodes.iter().filter_map(|(_, key)| observed.one(key)).collect();
+        // Addresses are read again for all Nodes together: for a few new ones, the others must not cost more calls.
+        let created = |key: &Wanted| key.created.filter(|_| aspects.metadata);
+        let machines: Vec<(&Arc<Machine>, Option<Timestamp>)> =
+            nodes.iter().filter_map(|(_, key)| Some((observed.one(key)?, created(key)))).collect();
         let mut details = Details { aspects, ..Details::default() };
         if aspects.shutdown || aspects.metadata {
             let is_needed = |machine: &&Arc<Machine>| {
                 let needs_power = aspects.shutdown && !machine.is_uniform();
                 machine.state.is_none() && (needs_power || aspects.metadata && self.needs_domain(machine))
             };
-            let asked: Vec<&Arc<Machine>> = machines.iter().copied().filter(is_needed).collect();
+            let asked: Vec<&Arc<Machine>> = machines.iter().map(|(machine, _)| *machine).filter(is_needed).collect();
             details.states = self.states(&asked, aspects.metadata).await;
         }
         if aspects.addresses || aspects.metadata {
@@ -250,20 +267,23 @@ impl AzureNodes {
         states
     }
 
-    async fn network(&self, machines: &[&Arc<Machine>], details: &mut Details) {
-        let holders: BTreeSet<Holder> =
-            machines.iter().flat_map(|machine| &machine.interfaces).map(Holder::of_network).collect();
+    /// `machines`: each with the time at which its Node was created.
+    async fn network(&self, machines: &[(&Arc<Machine>, Option<Timestamp>)], details: &mut Details) {
+        let mut needed = Needed::new();
+        for (machine, created) in machines {
+            for holder in machine.interfaces.iter().map(Holder::of_network).collect::<BTreeSet<_>>() {
+                add(&mut needed, holder, &machine.id, *created);
+            }
+        }
         // A machine may have the name, and so the ID, of one that is gone: its network objects are new.
         let groups: BTreeSet<Holder> =
-            machines.iter().map(|machine| Holder::of(&machine.id)).filter(Holder::is_group).collect();
+            machines.iter().map(|(machine, _)| Holder::of(&machine.id)).filter(Holder::is_group).collect();
         let since = groups.iter().filter_map(|group| self.fleet.machines_read(group)).max();
         let since = |holder: &Holder| since.filter(|_| holder.is_group());
+        let now = self.cluster.wall();
         let until = Instant::now() + EACH_DEADLINE;
-        let read = |holder: Holder| async move {
-            let age = self.settings.ages.of_holder(&holder);
-            let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| Holder::of_network(id) == holder);
-            let ids = machines.iter().filter(|machine| is_in(machine)).map(|machine| machine.id.clone());
-            let ids: Vec<ArmId> = ids.collect();
+        let read = |(holder, (ids, youngest)): (Holder, (Vec<ArmId>, _))| async move {
+            let age = self.settings.age(&holder, youngest, now);
             let lacks = |list: &Interfaces| ids.iter().any(|id| !list.has(id));
             let read = |age, not_before: Option<Instant>| {
                 let not_before = not_before.max(since(&holder));
@@ -272,16 +292,18 @@ impl AzureNodes {
             let list = whole(read, age, lacks).await;
             (holder, list)
         };
-        let read: Vec<_> = stream::iter(holders.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
+        let read: Vec<_> = stream::iter(needed.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
         details.interfaces = read.into_iter().collect();
-        let mut public = BTreeMap::<Holder, Vec<ArmId>>::new();
-        let configs = machines.iter().flat_map(|machine| details.configs(machine).unwrap_or_default());
-        for id in configs.filter_map(|config| config.public_ip.as_ref()) {
-            public.entry(Holder::of_network(id)).or_default().push(id.clone());
+        let mut public = Needed::new();
+        for (machine, created) in machines {
+            let configs = details.configs(machine).unwrap_or_default();
+            for id in configs.into_iter().filter_map(|config| config.public_ip.as_ref()) {
+                add(&mut public, Holder::of_network(id), id, *created);
+            }
         }
         let until = Instant::now() + EACH_DEADLINE;
-        let read = |(holder, ids): (Holder, Vec<ArmId>)| async move {
-            let age = self.settings.ages.of_holder(&holder);
+        let read = |(holder, (ids, youngest)): (Holder, (Vec<ArmId>, _))| async move {
+            let age = self.settings.age(&holder, youngest, now);
             let lacks = |list: &PublicIps| ids.iter().any(|id| !list.has(id));
             let read = |age, not_before: Option<Instant>| {
                 let not_before = not_before.max(since(&holder));
@@ -301,6 +323,15 @@ impl AzureNodes {
             }
         }
     }
+}
+
+/// The objects that are needed of each holder, and when the youngest of their Nodes was created.
+type Needed = BTreeMap<Holder, (Vec<ArmId>, Option<Timestamp>)>;
+
+fn add(needed: &mut Needed, holder: Holder, id: &ArmId, created: Option<Timestamp>) {
+    let (ids, youngest) = needed.entry(holder).or_default();
+    ids.push(id.clone());
+    *youngest = created.max(*youngest);
 }
 
 /// A list of at most this age. One that lacks what may be newer is read once more.

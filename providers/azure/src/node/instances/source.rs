@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::directory::{Answer, Seen, Source};
@@ -72,19 +72,13 @@ impl Compute {
         one.into_iter().chain(other).flatten().collect()
     }
 
-    /// The age up to which a list is used for what it has. That of a group must be younger than the Nodes: a machine may
-    /// have the name of one that is gone. The numbers of instances are not used twice.
+    /// The age up to which a list is used for what it has.
     fn age(&self, holder: &Holder, keys: &[Wanted], need: Need) -> Duration {
-        let age = self.settings.ages.of_holder(holder);
-        let age = match need {
+        let youngest = keys.iter().filter_map(|key| key.created).max();
+        let age = self.settings.age(holder, youngest, self.cluster.wall());
+        match need {
             Need::Current => age.min(CURRENT),
             Need::Recent => age,
-        };
-        let now = self.cluster.wall();
-        let since = |created| now.duration_since(SystemTime::from(created)).unwrap_or_default();
-        match keys.iter().filter_map(|key| key.created).max().filter(|_| holder.is_group()) {
-            Some(youngest) => age.min(since(youngest).max(JUST_READ)),
-            None => age,
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_cloudsim::azure::MachineSeed;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
+use super::pace::{ensured, haste};
 use super::*;
 
 async fn three(more: &str) -> (Scene, [&'static str; 3]) {
@@ -275,6 +276,34 @@ async fn without_the_right_to_read_operations_the_objects_show_the_ends_of_write
     let events = scene.bed.cluster.take_events();
     let right = "ccm lacks Microsoft.Network/locations/operations/read: ";
     assert_eq!(events.iter().filter(|event| event.contains(right)).count(), 1, "{events:?}");
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_operations_a_load_balancer_that_is_deleted_during_its_write_is_made_again() {
+    let denied = vec!["operations.get".to_owned()];
+    let mut scene = Scene::with(Options { denied, ..Options::default() }, BY_ADDRESS, 1).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.service("web", &[], port(81));
+    let put = || "loadBalancers.put".to_owned();
+    scene.bed.cloud.change(|options| options.operations = [(put(), 3_600_000)].into());
+    let mark = scene.mark();
+    let others = async {
+        while !scene.writes(mark).contains_key(&put()) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        scene.bed.cloud.change(|options| options.operations.clear());
+        let balancer = format!("{GROUP}/Microsoft.Network/loadBalancers/kubernetes");
+        scene.bed.cloud.world(|world| world.remove(&balancer));
+    };
+    let life = tokio::time::timeout(Duration::from_secs(300), futures::future::join(ensured(&scene, &["web"]), others));
+    tokio::select! {
+        ended = life => drop(ended.expect("it is made again")),
+        never = haste(&scene.bed.cloud) => match never {},
+    }
+    let rules = items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules");
+    assert_eq!((rules.len(), &rules[0]["properties"]["frontendPort"]), (1, &json!(81)));
     scene.bed.is_clean();
 }
 

@@ -135,6 +135,51 @@ async fn a_service_tag_that_azure_does_not_know_fails_its_service_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_denies_and_is_refused_fails_the_services_that_deny() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let group = format!("{GROUP}/Microsoft.Network/networkSecurityGroups/nsg");
+    let message = format!(
+        "Security rule parameter DestinationAddressPrefix for rule with Id {group}/securityRules/k8s-azure-lb_deny-all_IPv4 \
+         contains overlapping subnets [10.0.0.0/8, 10.0.0.4/32], which is not permitted."
+    );
+    let fault = Fault::Code { status: 400, code: "OverlappingSubnetsNotPermittedInSecurityRule".into(), message };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "networkSecurityGroups.put").window(0, 1));
+    let names = ["denies", "good"];
+    let denies = ("azure-deny-all-except-load-balancer-source-ranges", "true");
+    scene.spec("denies", &[denies], json!({"ports": port(80), "loadBalancerSourceRanges": ["192.0.2.0/24"]}));
+    scene.service("good", &[], port(81));
+    let errors = errors(&names, &scene.call(&names, ServiceAction::Ensure).await);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["denies"], "{errors:?}");
+    assert!(errors["denies"].contains("k8s-azure-lb_deny-all_IPv4"), "{errors:?}");
+    let rules = items(&scene.object("networkSecurityGroups", "nsg"), "securityRules");
+    assert_eq!(rules.len(), 1, "that of the other Service");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_azure_refuses_of_a_shared_address_fails_only_who_asks_for_it() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("a", &[], port(80));
+    scene.ensure(&["a"]).await;
+    let name = scene.objects("publicIPAddresses")[0]["name"].as_str().unwrap().to_owned();
+    let shared = ("azure-pip-name", &*name);
+    scene.service("b", &[shared], port(81));
+    scene.ensure(&["b"]).await;
+    let fault = Fault::Code { status: 400, code: "InvalidTagValue".into(), message: "the tag is too long".into() };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "publicIPAddresses.put"));
+    // The others change their load balancer in the same call.
+    scene.service("a", &[], port(90));
+    scene.service("b", &[shared], port(91));
+    scene.service("c", &[shared], port(92));
+    let names = ["a", "b", "c"];
+    let errors = errors(&names, &scene.call(&names, ServiceAction::Ensure).await);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["c"], "{errors:?}");
+    assert!(errors["c"].contains("the tag is too long"), "{errors:?}");
+    let rules = items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules");
+    let ports: Vec<&Value> = rules.iter().map(|rule| &rule["properties"]["frontendPort"]).collect();
+    assert!(ports.contains(&&json!(90)) && ports.contains(&&json!(91)), "{ports:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_the_subnet_does_not_have_fails_its_service_alone() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     scene.service("good", &[INTERNAL], port(80));

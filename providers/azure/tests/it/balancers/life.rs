@@ -173,17 +173,21 @@ async fn the_link_of_a_frontend_that_another_service_leaves_last_goes_with_it() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_does_not_mention_its_private_link_service_any_more_can_move_and_go() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
-    for moves in [true, false] {
-        scene.service("web", &[INTERNAL, ("azure-pls-create", "true"), ("azure-pls-name", "mine")], port(80));
+    let off = ("azure-disable-load-balancer-floating-ip", "true");
+    let internal = (&[INTERNAL][..], &[][..]);
+    let external = (&[off][..], &[off, INTERNAL][..]);
+    for ((kind, other), moves) in [(internal, true), (internal, false), (external, true), (external, false)] {
+        scene.service("web", &[kind, &[("azure-pls-create", "true"), ("azure-pls-name", "mine")]].concat(), port(80));
         scene.ensure(&["web"]).await;
         assert_eq!(scene.objects("privateLinkServices").len(), 1);
+        scene.service("web", kind, port(80));
+        scene.ensure(&["web"]).await;
+        assert_eq!(scene.objects("privateLinkServices").len(), 1, "as by the Go program");
         if moves {
-            scene.service("web", &[], port(80));
+            scene.service("web", other, port(80));
             scene.ensure(&["web"]).await;
             assert_eq!(scene.objects("privateLinkServices").len(), 0);
             assert_eq!(scene.objects("loadBalancers").len(), 1);
-        } else {
-            scene.service("web", &[INTERNAL], port(80));
         }
         scene.delete(&["web"]).await;
         assert_eq!(scene.objects("privateLinkServices").len(), 0);

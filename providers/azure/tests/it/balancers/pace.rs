@@ -26,7 +26,7 @@ pub(crate) async fn haste(cloud: &Azure) -> Infallible {
 }
 
 /// Calls as the core does: what is not done is called again after the time that it asks for.
-async fn ensured(scene: &Scene, names: &[&str]) {
+pub(super) async fn ensured(scene: &Scene, names: &[&str]) {
     let balancers = scene.balancers();
     let mut left = scene.work(names, ServiceAction::Ensure);
     while !left.is_empty() {

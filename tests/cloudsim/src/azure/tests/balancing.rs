@@ -123,6 +123,11 @@ fn a_link_to_another_tenant_needs_its_token() {
     configuration["loadBalancerBackendAddressPools"] = json!([{ "id": pool }]);
     let refused = call(&azure, "PUT", path, &interface);
     assert_eq!((refused.status, refused.code()), (403, "LinkedAuthorizationFailed"));
+    let text = refused.json["error"]["message"].as_str().unwrap();
+    assert!(
+        text.contains("the current tenant 'tenant' is not authorized to access linked subscription 'net'."),
+        "{text}"
+    );
     let (own, far) = azure.world(|world| (world.token("client", "tenant").0, world.token("client", "other").0));
     let (own, far) = (format!("Bearer {own}"), format!("Bearer {far}"));
     let headers = [("authorization", own.as_str()), ("x-ms-authorization-auxiliary", far.as_str())];
@@ -327,7 +332,7 @@ fn rules_of_security_groups_are_checked() {
     assert_eq!(refused(&group(many)), "SecurityRuleAddressesOrPortsPerSecurityGroupLimitReached");
     let mut overlap = rule("a", 500);
     overlap["properties"]["destinationAddressPrefixes"] = json!(["10.0.0.0/8", "10.1.0.0/16"]);
-    assert_eq!(refused(&group(vec![overlap])), "SecurityRuleOverlappingAddressPrefixes");
+    assert_eq!(refused(&group(vec![overlap])), "OverlappingSubnetsNotPermittedInSecurityRule");
     assert_eq!(call(&azure, "DELETE", path, &Value::Null).code(), "InUseNetworkSecurityGroupCannotBeDeleted");
     assert_eq!(azure.violations(), Vec::<String>::new());
 }

@@ -1,5 +1,6 @@
 //! Public and private addresses.
 
+use super::super::super::tags;
 use super::*;
 
 pub(super) fn users_ip(name: &str, ip: &str) -> Value {
@@ -99,6 +100,19 @@ fn the_dns_label_moves_with_the_service_to_another_address() {
 }
 
 #[test]
+fn the_dns_label_of_an_address_of_users_is_that_of_the_annotation() {
+    let mut world = World::new();
+    let mut ip = users_ip("mine", "198.51.100.7");
+    ip["properties"]["dnsSettings"] = json!({"domainNameLabel": "theirs"});
+    add(&mut world, "rg", ip);
+    for label in ["web1", "web2", ""] {
+        world.service("web", &[("azure-pip-name", "mine"), ("azure-dns-label-name", label)], json!({})).settle(&[]);
+        assert_eq!(address::label_of(world.addresses()[0]), label);
+    }
+    assert_eq!(world.addresses()[0].get("tags"), None);
+}
+
+#[test]
 fn what_a_former_service_of_the_name_has_left_keeps_its_tag() {
     let mut world = World::new();
     world.service("other", &[], json!({})).service("web", &[], json!({})).settle(&[]);
@@ -191,6 +205,40 @@ fn an_address_that_another_service_has_is_not_replaced_for_ip_tags() {
     let errors = world.pass(&[]);
     assert!(errors["web"].contains("requests it"), "{}", errors["web"]);
     assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
+fn a_service_that_returns_to_its_address_which_another_one_shares_is_bound_to_it_again() {
+    let prefix = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/publicIPPrefixes/p";
+    for own in [&[][..], &[("azure-pip-prefix-id", prefix)]] {
+        let mut world = World::new();
+        world.service("a", own, json!({})).settle(&[]);
+        let name = json::name(world.addresses()[0]).to_owned();
+        world.service("b", &[("azure-pip-name", &name)], port(81)).settle(&[]);
+        world.service("a", &[("azure-load-balancer-internal", "true")], json!({})).settle(&[]);
+        let bound = |world: &World| tags::get(world.addresses()[0], &tags::SERVICE).to_owned();
+        assert_eq!(bound(&world), "default/b");
+        world.service("a", own, json!({})).settle(&[]);
+        assert_eq!(bound(&world), "default/b,default/a");
+        world.settle(&["b"]);
+        world.settle(&["a"]);
+        assert_eq!(world.addresses(), [] as [&Value; 0], "{own:?}");
+    }
+}
+
+#[test]
+fn a_shared_address_is_written_for_those_who_change_it() {
+    let mut world = World::new();
+    world.service("a", &[], json!({})).settle(&[]);
+    let name = json::name(world.addresses()[0]).to_owned();
+    let shared = ("azure-pip-name", &*name);
+    world.service("b", &[shared], port(81)).settle(&[]);
+    world.service("c", &[shared, ("azure-pip-tags", "x=y")], port(82)).service("d", &[shared], port(83));
+    world.service("b", &[("azure-load-balancer-internal", "true")], port(81));
+    let (plan, _) = world.planned(&[], ServiceAction::Ensure);
+    let step = plan.steps.iter().find(|step| matches!(step.write, Write::Address(_))).unwrap();
+    assert_eq!(step.items, Items::Some([1, 2, 3].into()), "a has it as it is");
+    world.settle(&[]);
 }
 
 #[test]

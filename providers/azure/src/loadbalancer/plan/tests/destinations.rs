@@ -133,3 +133,114 @@ fn while_a_service_is_refused_nodes_that_replace_all_others_are_its_destinations
         assert_eq!(world.writes, [] as [String; 0], "{annotations:?}");
     }
 }
+
+const NODES: (&str, &str) = ("azure-disable-load-balancer-floating-ip", "true");
+const DENIES: (&str, &str) = ("azure-deny-all-except-load-balancer-source-ranges", "true");
+
+fn to(network: &'static str) -> (&'static str, &'static str) {
+    ("azure-allowed-destination-ip-ranges", network)
+}
+
+/// The destinations of the rules with these ports, by source. Those of a deny rule: `*`.
+fn destinations(world: &World, port: &str) -> BTreeMap<String, Vec<String>> {
+    let texts = |rule: &Value, one: &str, many: &str| -> Vec<String> {
+        let many = json::items(rule, many).iter().filter_map(Value::as_str).map(str::to_owned);
+        many.chain(Some(json::property(rule, one)).filter(|one| !one.is_empty()).map(str::to_owned)).collect()
+    };
+    let is_for = |rule: &&Value| texts(rule, "destinationPortRange", "destinationPortRanges") == [port];
+    let of = |rule: &Value| {
+        let sources = texts(rule, "sourceAddressPrefix", "sourceAddressPrefixes").join(",");
+        (sources, texts(rule, "destinationAddressPrefix", "destinationAddressPrefixes"))
+    };
+    world.rules().iter().filter(is_for).map(of).collect()
+}
+
+fn only(source: &str, destinations: &[&str]) -> BTreeMap<String, Vec<String>> {
+    let destinations = destinations.iter().map(|it| (*it).to_owned()).collect();
+    [(source.to_owned(), destinations)].into()
+}
+
+#[test]
+fn networks_that_a_service_is_given_later_replace_the_nodes() {
+    for (given, expected) in [
+        ("10.0.0.0/16", &["10.0.0.0/16"][..]),
+        ("10.9.0.0/16", &["10.9.0.0/16"]),
+        ("10.0.0.0/16,10.0.1.0/24,10.9.0.4/32", &["10.0.0.0/16", "10.9.0.4/32"]),
+        ("10.0.0.1/32", &["10.0.0.1/32"]),
+    ] {
+        for (spec, source) in
+            [(json!({}), "Internet"), (json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}), "192.0.2.0/24")]
+        {
+            let mut world = World::new();
+            world.service("web", &[NODES], json!({})).service("api", &[NODES], port(81)).settle(&[]);
+            let nodes = only("Internet", &["10.0.0.1", "10.0.0.2"]);
+            assert_eq!(destinations(&world, "30080"), nodes);
+            world.service("web", &[NODES, to(given)], spec).settle(&[]);
+            assert_eq!(destinations(&world, "30080"), only(source, expected), "{given}");
+            assert_eq!(destinations(&world, "30081"), nodes, "{given}: those of another Service");
+            world.service("web", &[NODES], json!({})).settle(&[]);
+            assert_eq!(destinations(&world, "30080"), nodes, "{given}: without it");
+        }
+    }
+}
+
+#[test]
+fn what_a_service_denies_stays_denied_when_a_network_around_it_goes() {
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let web = |world: &mut World, more: &[(&str, &str)]| {
+        world.service("web", &[&[NODES], more].concat(), ranges.clone());
+    };
+    let denied = |world: &World| destinations(world, "*").remove("*").unwrap_or_default();
+    let inner = [("azure-load-balancer-internal", "true"), ("azure-load-balancer-ipv4", "10.0.0.50"), DENIES];
+    for (other, without) in [
+        (&inner[..], &["10.0.0.50"][..]),
+        (&[NODES, DENIES], &["10.0.0.1", "10.0.0.2"]),
+        (&[NODES, DENIES, to("10.0.0.0/24")], &["10.0.0.0/24"]),
+        (&[NODES, DENIES, to("10.0.0.0/16")], &["10.0.0.0/16"]),
+        (&[NODES], &[]),
+    ] {
+        let spec = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"], "ports": port(81)["ports"]});
+        let mut world = World::new();
+        world.service("other", other, spec);
+        web(&mut world, &[DENIES, to("10.0.0.0/16")]);
+        world.settle(&[]);
+        assert_eq!(denied(&world), ["10.0.0.0/16"], "{other:?}");
+        // Only this one takes part in what follows.
+        web(&mut world, &[]);
+        world.pass_of_one("web", ServiceAction::Ensure);
+        assert_eq!(denied(&world), without, "{other:?}");
+        world.settle(&[]);
+        assert_eq!((denied(&world), &world.writes[..]), (without.iter().map(ToString::to_string).collect(), &[][..]));
+        web(&mut world, &[DENIES, to("10.0.0.0/16")]);
+        world.pass_of_one("web", ServiceAction::Ensure);
+        assert_eq!(denied(&world), ["10.0.0.0/16"], "{other:?}");
+        world.pass_of_one("web", ServiceAction::Delete);
+        assert_eq!(denied(&world), without, "{other:?}: deleted");
+    }
+}
+
+#[test]
+fn a_service_that_wants_no_rules_gives_up_its_networks() {
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let given = [NODES, DENIES, to("10.0.0.0/16"), ("azure-disable-load-balancer-nsg-rule", "true")];
+    let mut world = World::new();
+    world.service("web", &given[..3], ranges.clone()).service("api", &[NODES], port(81)).settle(&[]);
+    assert_eq!(world.rules().len(), 3);
+    world.service("web", &given, ranges);
+    world.pass_of_one("web", ServiceAction::Ensure);
+    let left = (destinations(&world, "30080"), destinations(&world, "*"));
+    assert_eq!(left, Default::default(), "{:?}", world.rules());
+    assert_eq!(destinations(&world, "30081").len(), 1);
+}
+
+#[test]
+fn the_nodes_are_not_denied_any_more_with_floating_ip() {
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let mut world = World::new();
+    world.service("web", &[NODES, DENIES], ranges.clone()).service("api", &[NODES], port(81)).settle(&[]);
+    assert_eq!(destinations(&world, "*"), only("*", &["10.0.0.1", "10.0.0.2"]));
+    world.service("web", &[DENIES], ranges).settle(&[]);
+    let ip = world.status("web")[0].clone();
+    assert_eq!(destinations(&world, "*"), only("*", &[&*ip]));
+    assert_eq!(destinations(&world, "30081"), only("Internet", &["10.0.0.1", "10.0.0.2"]));
+}

@@ -161,6 +161,21 @@ fn without_its_name_it_keeps_the_one_that_it_has() {
 }
 
 #[test]
+fn another_service_of_the_frontend_shares_it_whatever_its_group() {
+    let mut world = World::new();
+    world.observed.links.insert("links".into(), Seen::Present(Vec::new()));
+    let given = [INTERNAL, CREATE, ("azure-pls-resource-group", "links")];
+    world.service("a", &given, json!({})).settle(&[]);
+    let shared = json!({"loadBalancerIP": world.status("a")[0], "ports": port(81)["ports"]});
+    world.service("b", &given, shared.clone()).settle(&[]);
+    assert_eq!(links(&world).len(), 1);
+    let named = [&given[..], &[("azure-pls-name", "other")]].concat();
+    let errors = world.service("b", &named, shared).pass(&[]);
+    let parts = ["default/a", "azure-pls-create", "azure-pls-resource-group"];
+    assert!(parts.iter().all(|part| errors["b"].contains(part)), "{errors:?}");
+}
+
+#[test]
 fn it_stays_in_its_group() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);

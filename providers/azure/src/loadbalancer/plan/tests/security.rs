@@ -130,6 +130,22 @@ fn a_deny_rule_comes_from_above_and_keeps_a_priority_that_it_has() {
 }
 
 #[test]
+fn an_address_in_a_network_of_a_rule_has_what_it_asks_for() {
+    let denying = |destination: &str| {
+        let access = Access { tags: vec!["Internet".to_owned()], denies: true, ..Access::default() };
+        let destinations = [(Family::V4, [destination.to_owned()].into())].into();
+        Claim { destinations, access: Some(access), ..claim(&[], &[80]) }
+    };
+    let (network, address) = (denying("10.0.0.0/16"), denying("10.0.0.4"));
+    let after = done(&empty(), &[address.clone(), network]);
+    for name in [WEB, "k8s-azure-lb_deny-all_IPv4"] {
+        assert_eq!(rule(&after, name)["properties"]["destinationAddressPrefix"], "10.0.0.0/16", "{name}");
+    }
+    assert_eq!(satisfied(&after, [&address].into_iter()).len(), 1);
+    assert!(admits(&after, &address) && !admits(&after, &denying("10.1.0.4")));
+}
+
+#[test]
 fn destinations_of_nobody_are_removed() {
     let two = done(&empty(), &[claim(&["192.0.2.1", "192.0.2.9"], &[80])]);
     let keep = Keep { own: ["192.0.2.1".to_owned()].into(), ..Keep::default() };
