@@ -198,8 +198,14 @@ impl Manager {
         }
         tokio::select! {
             biased;
-            () = generation.drained() => End::Stopped,
-            lost = elections.lost() => End::Lost(lost),
+            () = generation.drained() => {}
+            lost = elections.lost() => return End::Lost(lost),
+        }
+        // Work ends at once when a lease is lost, before its election does.
+        let is_lost = |leadership: &Leadership| leadership.state() == State::Lost;
+        match is_lost(&self.leadership) || second.is_some_and(is_lost) {
+            true => End::Lost(elections.lost().await),
+            false => End::Stopped,
         }
     }
 

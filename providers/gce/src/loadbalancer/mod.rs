@@ -62,6 +62,8 @@ const EXTERNAL: &str = "external load balancers";
 const INTERNAL: &str = "internal load balancers";
 /// The delay of another sync of a Service whose hosts do not all exist.
 const MISSING_AGAIN: Duration = Duration::from_secs(60);
+/// The same if an instance has no tag for the firewall rules.
+const UNTAGGED_AGAIN: Duration = Duration::from_secs(300);
 /// A refused write is sent again after this time.
 const REFUSED: Duration = Duration::from_secs(3600);
 /// The same for a refusal that a change of something else ends: of another object, or of a policy.
@@ -256,7 +258,9 @@ impl BalancerCloud for Balancers {
         let missing = &cloud.reads.missing;
         let is_out = |host| missing.contains(host) || cloud.ongoing.has_refused(host);
         let lacks = item.hosts.known.keys().any(is_out);
-        tags.or(lacks.then_some(MISSING_AGAIN))
+        let is_untagged = |host| matches!(reached.observed.tags.get(host), Some(None));
+        let untagged = item.hosts.known.keys().any(is_untagged).then_some(UNTAGGED_AGAIN);
+        tags.or(lacks.then_some(MISSING_AGAIN)).or(untagged)
     }
 
     fn notes(&self, reached: &Reached<'_, Self>) -> Notes {

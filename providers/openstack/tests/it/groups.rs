@@ -31,7 +31,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_port_that_another_writer_changes_keeps_both_groups,
         a_new_node_of_a_refused_service_gets_the_group,
         access_opens_before_members_and_monitors_need_it_and_closes_after_them,
-        the_rule_of_a_node_port_stays_until_the_members_have_the_next_one;
+        the_rule_of_a_node_port_stays_until_the_members_have_the_next_one,
+        clients_that_are_shut_out_do_not_wait_for_a_refused_port;
 }
 
 /// The number of ports with the group.
@@ -395,4 +396,16 @@ async fn the_rule_of_a_node_port_stays_until_the_members_have_the_next_one(scene
     scene.ensure(&mut web).await;
     assert_eq!(scene.rules().await, [new]);
     scene.is_steady(&mut web).await;
+}
+
+async fn clients_that_are_shut_out_do_not_wait_for_a_refused_port(scene: &mut Scene) {
+    scene.configure(&format!("{MANAGED}lb-provider = ovn\nlb-method = SOURCE_IP_PORT\n")).await;
+    let mut web = web();
+    web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()]);
+    scene.ensure(&mut web).await;
+    web.spec.ports = service("web", &[(80, 30080), (8080, 30081)], json!({})).spec.ports;
+    web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_listener_create"));
+    scene.refused(&mut web).await;
+    assert_eq!(scene.rules().await, ["tcp 30080 192.0.2.0/24", "tcp 30081 192.0.2.0/24"]);
 }

@@ -32,6 +32,8 @@ struct Others<'a> {
     holders: Holders,
     /// See [`Keep`].
     unsettled: BTreeMap<String, Ports>,
+    /// The destinations of all rules.
+    admitted: BTreeSet<String>,
 }
 
 impl Others<'_> {
@@ -216,7 +218,11 @@ impl<'a> Planner<'a> {
                 services.entry(*ip).or_default().push(service);
             }
         }
-        Others { addresses, services, rules, holders: self.holders(), unsettled: self.unsettled(facts) }
+        let admitted = match &self.observed.security_group {
+            Some(Seen::Present(group)) => security::destinations(group).flat_map(|(_, all)| all).collect(),
+            _ => BTreeSet::new(),
+        };
+        Others { addresses, services, rules, holders: self.holders(), unsettled: self.unsettled(facts), admitted }
     }
 
     /// The ports of nodes to which the rules without floating IP of Services that stay lead.
@@ -267,6 +273,11 @@ impl<'a> Planner<'a> {
         for service in facts.services.iter().filter(at_nodes).filter(is_other) {
             security::add_ports(&mut kept, &service.destinations.ports);
             denied.extend(self.denied_by(service, facts));
+            // Until the rules have its networks, its clients come to the nodes.
+            let is_written = service.ranges.iter().any(|range| others.admitted.contains(range));
+            if service.denies && !service.ranges.is_empty() && !is_written {
+                denied.extend(self.host_addresses(facts).iter().map(ToString::to_string));
+            }
         }
         let own = item.names.base.to_lowercase();
         for (protocol, ports) in others.unsettled.iter().filter(|(base, _)| **base != own).flat_map(|(_, ports)| ports)

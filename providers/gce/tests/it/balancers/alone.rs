@@ -296,6 +296,17 @@ async fn a_node_without_a_tag_withholds_nothing_from_a_balancer_that_exists() {
         );
         // A new rule would not be for all nodes.
         assert!(scene.refused(&mut kind(service("new", json!({})))).await.contains("instance worker"));
+        // It is looked at again, also when its tags were just read, until the user gives the instance a tag.
+        for _ in 0..2 {
+            let work = [ServiceWork::new(&asked, &scene.nodes, ServiceAction::Ensure)];
+            let answer = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await.remove(0);
+            tokio::time::pause();
+            tokio::time::advance(answer.again.unwrap()).await;
+            tokio::time::resume();
+        }
+        scene.bed.retag("worker", "work");
+        scene.ensure(&mut asked).await;
+        assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node", "pool", "work"]));
         scene.is_correct();
     }
 }

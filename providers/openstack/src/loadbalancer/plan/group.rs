@@ -37,7 +37,7 @@ impl Draft<'_> {
     ) -> (Result<(), ProviderError>, Vec<Step>) {
         let first = self.steps.len();
         let result = change(self);
-        let (closing, opening) = self.steps.drain(first..).partition(|step| step.needs_all);
+        let (closing, opening) = self.steps.drain(first..).partition(closes);
         self.steps.extend::<Vec<Step>>(opening);
         (result, closing)
     }
@@ -91,7 +91,12 @@ impl Draft<'_> {
         self.ports_of_members(observed, &group);
         for rule in needless {
             let write = Write::DeleteRule { id: rule.id.clone() };
-            self.push_closing(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
+            let (shown, why) = (shown(rule), "the Service does not need it");
+            // Clients that are not allowed any more do not wait for members: the port stays open to the others.
+            match wanted.iter().any(|wanted| has_other_source(rule, wanted)) {
+                true => self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &shown), why),
+                false => self.push_closing(write, (Verb::Delete, "SecurityGroupRule", &shown), why),
+            }
         }
         all_nodes_known(observed)
     }
@@ -226,21 +231,25 @@ impl Draft<'_> {
     }
 }
 
+/// Whether a step takes access away.
+fn closes(step: &Step) -> bool {
+    matches!(step.write.write, Write::DeleteRule { .. } | Write::DeleteGroup { .. } | Write::UntagPort { .. })
+        || step.summary.verb == Verb::Detach
+}
+
+/// Whether two rules differ only in where the traffic comes from.
+fn has_other_source(rule: &Rule, wanted: &Rule) -> bool {
+    let (source, ethertype) = (wanted.remote_ip_prefix.clone(), wanted.ethertype.clone());
+    key(&Rule { remote_ip_prefix: source, ethertype, ..rule.clone() }) == key(wanted)
+}
+
 /// Whether a rule may let traffic to members in that stay in a subnet that is not known: it differs from a wanted one in
 /// the subnet.
 fn may_serve_kept(observed: &Group, wanted: &[Rule], rule: &Rule) -> bool {
     let is_of_subnet = |rule: &Rule| observed.subnet.iter().any(|subnet| subnet.cidr == rule.remote_ip_prefix);
-    let is_like = |wanted: &Rule| {
-        let other = Rule {
-            remote_ip_prefix: wanted.remote_ip_prefix.clone(),
-            ethertype: wanted.ethertype.clone(),
-            ..rule.clone()
-        };
-        key(&other) == key(wanted)
-    };
     observed.has_unknown_subnets
         && !rule.remote_ip_prefix.is_empty()
-        && wanted.iter().any(|wanted| is_of_subnet(wanted) && is_like(wanted))
+        && wanted.iter().any(|wanted| is_of_subnet(wanted) && has_other_source(rule, wanted))
 }
 
 /// The ports of one node do not hold up those of others.

@@ -244,3 +244,18 @@ fn the_nodes_are_not_denied_any_more_with_floating_ip() {
     assert_eq!(destinations(&world, "*"), only("*", &[&*ip]));
     assert_eq!(destinations(&world, "30081"), only("Internet", &["10.0.0.1", "10.0.0.2"]));
 }
+
+/// Its own part of the change may be refused.
+#[test]
+fn the_nodes_of_a_service_stay_denied_until_the_rules_have_its_networks() {
+    let ranges = json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]});
+    let nodes = only("*", &["10.0.0.1", "10.0.0.2"]);
+    let mut world = World::new();
+    world.service("web", &[NODES, DENIES], ranges.clone()).service("api", &[NODES], port(81)).settle(&[]);
+    assert_eq!(destinations(&world, "*"), nodes);
+    world.service("web", &[NODES, DENIES, to("10.0.0.0/16")], ranges);
+    world.pass_of_one("api", ServiceAction::Ensure);
+    assert_eq!(destinations(&world, "*"), nodes);
+    world.settle(&[]);
+    assert_eq!(destinations(&world, "*"), only("*", &["10.0.0.0/16"]));
+}
