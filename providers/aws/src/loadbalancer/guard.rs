@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::balancer::Part;
 use ccm_provider::ProviderError;
 
 use super::claim::{self, Claim};
@@ -30,7 +31,7 @@ struct Check<'a> {
 pub(crate) fn guard(desired: &Wanted, observed: &Observed, env: &Env, steps: &[Step]) -> Vec<(usize, ProviderError)> {
     let check = Check { desired, observed, env, steps };
     let refused = |(index, step): (usize, &Step)| {
-        let (why, summary) = (check.objection(&step.write)?, &step.summary);
+        let (why, summary) = (check.objection(step)?, &step.summary);
         let message = format!("refused to {} {} {}: {why}", summary.verb.as_str(), summary.kind, summary.id);
         Some((index, ProviderError::unknown(message)))
     };
@@ -38,10 +39,10 @@ pub(crate) fn guard(desired: &Wanted, observed: &Observed, env: &Env, steps: &[S
 }
 
 impl Check<'_> {
-    fn objection(&self, write: &Write) -> Option<String> {
-        match write {
+    fn objection(&self, step: &Step) -> Option<String> {
+        match &step.write {
             Write::Elb(write) => self.of_classic(write),
-            Write::ElbV2(write) => self.of_network(write),
+            Write::ElbV2(write) => self.of_network(write, &step.part),
             Write::Ec2(write) => self.of_group(write),
         }
     }
@@ -76,7 +77,7 @@ impl Check<'_> {
         }
     }
 
-    fn of_network(&self, write: &ElbV2Write) -> Option<String> {
+    fn of_network(&self, write: &ElbV2Write, part: &Part) -> Option<String> {
         match write {
             // The same plan creates the object, with the ownership tags.
             ElbV2Write::CreateLoadBalancer { .. } | ElbV2Write::CreateTargetGroup { .. } => None,
@@ -94,7 +95,9 @@ impl Check<'_> {
             ElbV2Write::ModifyListener { desired, .. } => self
                 .check(self.network_claim())
                 .or_else(|| self.emptied().filter(|_| self.is_empty(&desired.target_group))),
-            ElbV2Write::DeleteListener { .. } => self.check(self.network_claim()),
+            ElbV2Write::DeleteListener { .. } => self
+                .check(self.network_claim())
+                .or_else(|| self.emptied().filter(|_| self.successor(part).is_some_and(|group| self.is_empty(group)))),
             ElbV2Write::DeleteTargetGroup { target_group } => self.check_group(target_group),
             ElbV2Write::ModifyTargetGroup { target_group, .. }
             | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Known(target_group), .. }
@@ -119,6 +122,14 @@ impl Check<'_> {
         let network = self.observed.network.as_ref();
         let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
         behind.map_or_else(|| self.check_group(arn), |_| self.check(self.network_claim()))
+    }
+
+    /// The target group of the listener that the same part creates.
+    fn successor(&self, part: &Part) -> Option<&Id> {
+        self.steps.iter().filter(|step| step.part == *part).find_map(|step| match &step.write {
+            Write::ElbV2(ElbV2Write::CreateListener { listener, .. }) => Some(&listener.target_group),
+            _ => None,
+        })
     }
 
     /// Whether a target group serves nobody yet, is empty, and the plan registers nothing there.

@@ -50,6 +50,9 @@ pub(crate) enum Besides {
     /// The registration that fills the target group to which a listener moves, if that has no target yet. The listener
     /// stays if AWS refuses all of them.
     Filling(Box<Write>),
+    /// The policies of a new listener. The former one of its port has them too, and is back with them if AWS refuses
+    /// the new one.
+    OfNewListener,
     /// A listener before and after the change, which can also be made by deleting and creating it.
     Listener { former: Former, wanted: Listener },
 }

@@ -36,6 +36,7 @@ async fn a_port_with_an_unknown_certificate_moves_to_its_new_node_port() {
             let moved = web("nlb", Some(GONE), &[(443, 31843)]);
             let error = process.ensure(CLUSTER, &moved, &bed.nodes).await.unwrap_err().to_string();
             assert!(error.contains("certificate/gone"), "{former:?}, sync {sync}: {error}");
+            assert!(!error.contains("interrupts"), "no listener was deleted: {error}");
             let served = (protocol.clone(), certificate.clone(), 31843);
             assert_eq!(listener(&bed), served, "{former:?}, sync {sync}");
         }
@@ -108,17 +109,19 @@ async fn a_port_of_a_classic_balancer_is_closed_once_for_a_listener_that_the_rol
     }
 }
 
+fn secured(certificate: &str, ports: &[(i32, i32)]) -> Service {
+    let mut web = web("clb", Some(certificate), ports);
+    let key = format!("{PREFIX}ssl-negotiation-policy");
+    web.metadata.annotations.insert(key, "ELBSecurityPolicy-TLS-1-2-2017-01".into());
+    web
+}
+
 /// A policy costs no write per attempt.
 #[tokio::test]
 async fn a_listener_that_comes_back_has_its_policy_and_each_refused_sync_leaves_it_alone() {
     let bed = Bed::start("");
     let process = bed.process().await;
-    let secured = |certificate, node_port| {
-        let mut web = web("clb", Some(certificate), &[(443, node_port)]);
-        let key = format!("{PREFIX}ssl-negotiation-policy");
-        web.metadata.annotations.insert(key, "ELBSecurityPolicy-TLS-1-2-2017-01".into());
-        web
-    };
+    let secured = |certificate, node_port| secured(certificate, &[(443, node_port)]);
     bed.ensure(&*process, &secured(CERTIFICATE, 31443)).await;
     let listeners = || bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
     let before = listeners();
@@ -133,6 +136,25 @@ async fn a_listener_that_comes_back_has_its_policy_and_each_refused_sync_leaves_
     bed.ensure(&*process, &secured(CERTIFICATE, 31843)).await;
     assert_eq!(listeners()[&443].policies, before[&443].policies);
     bed.check();
+}
+
+#[tokio::test]
+async fn a_new_listener_has_its_policy_at_once_although_another_one_is_refused_or_no_answer_comes() {
+    let refused = Fault::Code { status: 400, code: "ValidationError".to_owned(), message: String::new() };
+    for (fault, params) in [(refused, Some("31880")), (Fault::ResetAfter, None)] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &secured(CERTIFICATE, &[(443, 31443), (80, 31080)])).await;
+        let listener = || bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners[&443].clone());
+        let before = listener();
+        let case = format!("{fault:?}");
+        let create = Rule::every(fault).on("elb", "CreateLoadBalancerListeners");
+        bed.aws.fault(Rule { params: params.map(str::to_owned), ..create });
+        let moved = secured(CERTIFICATE, &[(443, 31843), (80, 31880)]);
+        process.ensure(CLUSTER, &moved, &bed.nodes).await.unwrap_err();
+        assert_eq!((listener().instance_port, listener().policies), (31843, before.policies), "{case}");
+        bed.check();
+    }
 }
 
 /// The Go program sets no policies either, unless an annotation names one.
@@ -164,7 +186,8 @@ async fn a_listener_is_created_again_if_the_certificate_of_its_successor_is_unkn
     let mark = bed.aws.mark();
     for sync in 0..3 {
         let wrong = web("nlb", Some(GONE), &[(443, 31443)]);
-        process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err();
+        let error = process.ensure(CLUSTER, &wrong, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("each attempt interrupts the traffic"), "sync {sync}: {error}");
         assert_eq!(listener(&bed), ("UDP".to_owned(), None, 31443), "sync {sync}");
     }
     let closed = bed.writes(mark).into_iter().filter(|write| write == "DeleteListener").count();

@@ -70,18 +70,19 @@ async fn a_listener_keeps_its_target_group_while_aws_refuses_all_targets_of_the_
 /// One that is left over from an earlier sync is no better than a new one.
 #[tokio::test]
 async fn a_listener_keeps_its_target_group_while_all_instances_are_stopped() {
-    let bed = Bed::start("");
-    let process = bed.process().await;
-    bed.ensure(&*process, &web(&[], json!({}))).await;
-    let before = served(&bed);
-    for node in &bed.nodes {
-        let id = node.provider_id_or_empty().rsplit('/').next().unwrap();
-        bed.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "StopInstances", &format!("InstanceId.1={id}")).unwrap();
-    }
-    let [(_, changed), ..] = changes();
-    for sync in 0..3 {
-        bed.later(Duration::from_secs(61)).await;
-        process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
-        assert_eq!(served(&bed), before, "sync {sync}");
+    for (what, changed) in changes() {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &web(&[], json!({}))).await;
+        let before = served(&bed);
+        for node in &bed.nodes {
+            let id = node.provider_id_or_empty().rsplit('/').next().unwrap();
+            bed.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "StopInstances", &format!("InstanceId.1={id}")).unwrap();
+        }
+        for sync in 0..3 {
+            bed.later(Duration::from_secs(61)).await;
+            process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+            assert_eq!(served(&bed), before, "{what}, sync {sync}");
+        }
     }
 }

@@ -476,12 +476,19 @@ async fn a_group_from_before_a_change_of_the_cluster_name_goes_after_its_success
 /// Upstream tags no group after its creation.
 #[tokio::test]
 async fn a_group_from_before_a_change_of_the_cluster_name_that_cannot_be_tagged_keeps_no_balancer() {
-    let (bed, _, web) = renamed().await;
-    bed.aws.fault(faults::Rule::every(Fault::Deny).on("ec2", "CreateTags"));
-    let (process, cluster) = watched(&bed).await;
-    bed.delete(&*process, &web).await;
-    assert_eq!(bed.aws.world(|world| world.elbv2.balancers.len()), 0);
-    let events = cluster.take_events();
-    assert!(events.iter().any(|event| event.contains("ec2:CreateTags")), "{events:?}");
-    bed.check();
+    let code = |code: &str| Fault::Code { status: 400, code: code.to_owned(), message: String::new() };
+    for (fault, text) in [
+        (Fault::Deny, "ec2:CreateTags"),
+        (code("TagLimitExceeded"), "TagLimitExceeded"),
+        (code("TagPolicyViolation"), "TagPolicyViolation"),
+    ] {
+        let (bed, _, web) = renamed().await;
+        bed.aws.fault(faults::Rule::every(fault).on("ec2", "CreateTags"));
+        let (process, cluster) = watched(&bed).await;
+        bed.delete(&*process, &web).await;
+        assert_eq!(bed.aws.world(|world| world.elbv2.balancers.len()), 0, "{text}");
+        let events = cluster.take_events();
+        assert!(events.iter().any(|event| event.contains(text)), "{text}: {events:?}");
+        bed.check();
+    }
 }

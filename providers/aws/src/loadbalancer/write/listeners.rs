@@ -6,7 +6,7 @@ use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_kit::split_refused;
 use ccm_provider::ProviderError;
 
-use super::send;
+use super::{Outputs, send};
 use crate::client::elb::Listener;
 use crate::client::write::ElbWrite;
 use crate::client::{ApiError, Write};
@@ -18,7 +18,12 @@ const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// Creates listeners, one by one if AWS refuses some of them. If one is refused, the former one of its port or of its
 /// instance port is created again, with its policies: its port stays open.
-pub(super) async fn create(write: &Write, former: &[Former], reads: &Reads) -> Result<(), ProviderError> {
+pub(super) async fn create(
+    write: &Write,
+    former: &[Former],
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
     let Write::Elb(ElbWrite::CreateLoadBalancerListeners { balancer, listeners }) = write else {
         return Err(ProviderError::bug("not the creation of listeners"));
     };
@@ -29,8 +34,11 @@ pub(super) async fn create(write: &Write, former: &[Former], reads: &Reads) -> R
     let is_refused = |error: &ApiError| error.kind == ErrorKind::Refused;
     let mut refused: Option<ProviderError> = None;
     let answers = split_refused(listeners.clone(), is_refused, |_, _| false, create).await;
-    let made = answers.iter().filter(|(_, answer)| answer.is_ok()).flat_map(|(listeners, _)| listeners);
+    let is_made =
+        |answer: &Result<_, ApiError>| answer.as_ref().err().is_none_or(|error| error.kind == ErrorKind::NoAnswer);
+    let made = answers.iter().filter(|(_, answer)| is_made(answer)).flat_map(|(listeners, _)| listeners);
     let made: BTreeSet<i32> = made.map(|listener| listener.port).collect();
+    outputs.listeners.extend(&made);
     for (listeners, answer) in answers {
         let Err(error) = answer else { continue };
         let replaces = |new: &Listener, old: &Listener| new.port == old.port || new.instance_port == old.instance_port;
@@ -39,7 +47,7 @@ pub(super) async fn create(write: &Write, former: &[Former], reads: &Reads) -> R
         let error = match lost.is_empty() || !is_refused(&error) {
             true => error.into(),
             false => match again(balancer, &lost, reads).await {
-                Ok(()) => super::for_good(error),
+                Ok(()) => super::for_good(write, error),
                 Err(second) => {
                     tracing::warn!(balancer, %error, %second, "a port stays closed");
                     error.into()
@@ -80,6 +88,7 @@ pub(super) async fn certificate(
     write: &Write,
     former: &Former,
     wanted: &Listener,
+    outputs: &mut Outputs,
     reads: &Reads,
 ) -> Result<(), ProviderError> {
     let error = match send(write, reads).await {
@@ -93,6 +102,6 @@ pub(super) async fn certificate(
     send(&Write::Elb(delete), reads).await?;
     let listeners = vec![wanted.clone()];
     let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
-    create(&Write::Elb(write), std::slice::from_ref(former), reads).await?;
+    create(&Write::Elb(write), std::slice::from_ref(former), outputs, reads).await?;
     Ok(set_policies(balancer, *port, &former.1, reads).await?)
 }

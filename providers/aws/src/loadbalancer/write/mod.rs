@@ -19,7 +19,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError};
 
 use super::reads::{Reads, Refused, SHORT};
 use super::settling;
-use super::step::{Besides, Step};
+use super::step::{Besides, Kind, Step};
 use super::wanted::first_few;
 use crate::annotations::SSL_POLICY;
 use crate::client::ec2::{Permission, Source};
@@ -51,6 +51,8 @@ pub(crate) struct Outputs {
     again: Vec<Write>,
     /// The names, IDs and ARNs of what was created.
     created: BTreeSet<String>,
+    /// The ports of new listeners of a classic balancer; also those for which no answer came.
+    listeners: BTreeSet<i32>,
     /// Whether AWS did not show what a write needed.
     late: bool,
     /// Rules that a full group has no room for, and without which clients are served.
@@ -118,8 +120,15 @@ pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> 
     match (&step.besides, &step.write) {
         (Besides::Shared(rules), Write::Ec2(write)) => at_nodes::change(rules, write, outputs, reads).await,
         (Besides::Users { group, close }, _) => without_users(step, group, close, outputs, reads).await,
-        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
-        (Besides::Former(former), write) => listeners::create(write, former, reads).await,
+        (Besides::Listener { former, wanted }, write) => {
+            listeners::certificate(write, former, wanted, outputs, reads).await
+        }
+        (Besides::Former(former), write) => listeners::create(write, former, outputs, reads).await,
+        (Besides::OfNewListener, Write::Elb(ElbWrite::SetLoadBalancerPoliciesOfListener { port, .. }))
+            if !outputs.listeners.contains(port) =>
+        {
+            Ok(())
+        }
         (Besides::Filling(registration), _) => match outputs.refusal(registration) {
             Some(said) => {
                 let text = "keeps its target group, as AWS refuses all targets of the new one";
@@ -283,9 +292,12 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
             outputs.late = true;
             Err(settling::recheck(settling::AGAIN))
         }
-        // The engine waits after a missing permission.
-        Err(error) if step.restore.is_some() && error.meaning() == Meaning::Denied => Err(error.into()),
-        Err(error) if step.restore.is_some() => Err(for_good(error)),
+        // What serves stays, and nothing else needs the tag. After a missing permission, the engine waits anyway.
+        Err(error)
+            if (step.restore.is_some() || step.part.kind == Kind::Claim) && error.meaning() != Meaning::Denied =>
+        {
+            Err(for_good(&write, error))
+        }
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, outputs, reads).await,
         Err(error) if limits::concerns_some_targets(&write, &error) && targets::named(&write, &error).is_empty() => {
@@ -308,15 +320,21 @@ async fn one(step: &Step, write: Write, outputs: &mut Outputs, reads: &Reads) ->
 pub(super) const FOR_GOOD: &str = "each attempt interrupts the traffic: the next one is in an hour, or after a change of \
                                    the Service";
 
-/// The error of a write for which something was deleted. Even if the reason may pass, the next attempts wait as for a
-/// request that must change.
-fn for_good(error: ApiError) -> ProviderError {
+/// The error of a write for which something was deleted, or that others do not need. Even if the reason may pass, the
+/// next attempts wait as for a request that must change.
+fn for_good(write: &Write, error: ApiError) -> ProviderError {
     let passes = error.meaning() == Meaning::Conflict || error.kind != ErrorKind::Refused;
     let error = ProviderError::from(error);
     if passes {
         return error;
     }
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("{error}; {FOR_GOOD}"))
+    let text = match write {
+        Write::Elb(ElbWrite::CreateLoadBalancerListeners { .. }) | Write::ElbV2(ElbV2Write::CreateListener { .. }) => {
+            format!("{error}; {FOR_GOOD}")
+        }
+        _ => error.to_string(),
+    };
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
 }
 
 /// Whether the policy of an annotation is made, which AWS does not name by a code of its own.

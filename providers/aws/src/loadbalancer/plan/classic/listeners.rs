@@ -180,8 +180,9 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Cl
         let has =
             |(former, found): (&Listener, &ListenerDescription)| former.port == port && found.policies.contains(&name);
         let is_replaced = existing.is_some_and(|existing| listeners(&existing.balancer).any(has));
-        let step = step.part(Kind::Settings, if is_replaced { "listeners" } else { SSL_NEGOTIATION_TYPE });
-        steps.push(step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone())));
+        let besides = if is_replaced { Besides::OfNewListener } else { Besides::Nothing };
+        let step = step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone()));
+        steps.push(Step { besides, ..step.part(Kind::Settings, SSL_NEGOTIATION_TYPE) });
     }
     steps
 }
