@@ -14,10 +14,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::migrate_check::Granted;
+use super::output::counted;
 use super::previewed::Previewed;
 use super::progress::Progress;
 use super::world::{World, list};
-use super::{Call, Command, SECTION, explain, kubeconfig, migrate_check};
+use super::{Call, Command, SECTION, explain, migrate_check};
 use crate::exit::{Exit, Failure, Verdict};
 use crate::options::Options;
 
@@ -40,7 +41,7 @@ Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no such pr
   ccm check --pre …               before the installation
   kubectl ccm check               with the flags of the installation",
     flags: &[PRE, migrate_check::ACCOUNT, migrate_check::RBAC, migrate_check::SUPPRESS],
-    namespace: &kubeconfig::NO_NAMESPACE,
+    namespace: &migrate_check::NAMESPACE,
     formats: &[],
     like_running: true,
     run,
@@ -145,7 +146,7 @@ fn services(services: &[Arc<Service>]) -> Check {
         Some(first) => Check::warning(
             "services",
             migrate_check::joined(&waiting),
-            format!("{} of {all} have no address yet", waiting.len()),
+            format!("{} of {all} without an address yet", waiting.len()),
             format!("ccm explain service/{first}"),
         ),
     }
@@ -167,7 +168,7 @@ fn plans(previewed: &Previewed) -> Vec<Check> {
         writes => checks.push(Check::warning(
             "drift",
             "",
-            format!("{writes} writes are due: the leader has not made them yet, or others changed the cloud"),
+            format!("{} due: the leader has not made them yet, or others changed the cloud", counted(writes, "write")),
             "ccm plan shows them",
         )),
     }

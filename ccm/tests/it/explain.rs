@@ -232,7 +232,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         for line in [
             "  done    address: 203.0.113.",
             "  done    lease kube-system/cloud-controller-manager: held by ",
-            "  done    the controllers: have nothing to write for it\n",
+            "  done    the controllers: have nothing to change for it\n",
             "  done    hosts: 1 of 1 nodes are hosts of the load balancer\n",
             "  Normal EnsuredLoadBalancer ",
         ] {

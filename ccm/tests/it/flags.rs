@@ -87,12 +87,12 @@ fn a_namespace_is_in_the_help_of_the_commands_that_use_it_and_the_others_refuse_
     for name in ["explain", "plan", "lint", "migrate-check"] {
         assert!(run(&[name, "--help"]).stdout.contains("-n, --namespace string"), "{name}");
     }
-    let of_pods = run(&["migrate-check", "--help"]).stdout;
-    assert!(
-        of_pods.contains("-n, --namespace string         The namespace in which pods are looked for."),
-        "{of_pods}"
-    );
-    for name in ["check", "snapshot", "orphans", "migrate-values", "version"] {
+    for name in ["migrate-check", "check"] {
+        let of_pods = run(&[name, "--help"]).stdout;
+        let of_pods = of_pods.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(of_pods.contains("-n, --namespace string The namespace in which pods are looked for."), "{of_pods}");
+    }
+    for name in ["snapshot", "orphans", "migrate-values", "version"] {
         assert!(!run(&[name, "--help"]).stdout.contains("--namespace"), "{name}");
         let refused = run(&[name, "-n", "shop", "--cloud-provider=fake", "--master=http://127.0.0.1:1"]);
         assert_eq!((refused.code, &*refused.stdout), (Some(1), ""), "{name}");

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -94,6 +95,11 @@ pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<C
     if !options.program.is_file() {
         bail!("--program={}: there is no such file", options.program.display());
     }
+    if options.program.metadata()?.permissions().mode() & 0o111 == 0 {
+        bail!("--program={}: it is not executable: chmod +x", options.program.display());
+    }
+    // A bare name would be searched for in PATH.
+    options.program = std::path::absolute(&options.program)?;
     if options.provider == "fake" && options.cloud_config.is_some() {
         bail!("--cloud-config: the checks write the file of the provider fake themselves; leave it out");
     }
@@ -137,11 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_name_is_a_file_of_the_folder() {
+        let file =
+            tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o755)).tempfile_in(".").unwrap();
+        let name = file.path().file_name().unwrap().to_str().unwrap();
+        let Ok(Command::Run(options)) = of(&format!("--program={name}")) else { panic!("not a run") };
+        assert_eq!(options.program, std::env::current_dir().unwrap().join(name));
+    }
+
+    #[test]
     fn mistakes_name_the_argument() {
         for (line, wanted) in [
             ("", "--program is missing"),
             ("--program", "--program needs a value"),
             ("--program=/no/such", "--program=/no/such: there is no such file"),
+            ("--program=Cargo.toml", "--program=Cargo.toml: it is not executable"),
             ("--program=/bin/sh --colour", "unknown argument \"--colour\""),
             ("--program=/bin/sh --only=nodes", "--only=nodes: the groups are flags, "),
             ("--program=/bin/sh --output=xml", "--output=xml: it is text, json or junit"),

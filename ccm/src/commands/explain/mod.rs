@@ -22,6 +22,7 @@ use ccm_runtime::election;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use super::output::Format;
 use super::previewed::Previewed;
 use super::progress::Progress;
 use super::world::World;
@@ -114,7 +115,9 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
                 }
                 Err(Unseen::Cluster(failure) | Unseen::Object(failure)) => return Err(failure),
             };
-            let reader_is_there = printed == state || super::deliver(&text)?;
+            // As kubectl separates documents.
+            let next = if call.output.format == Format::Yaml && !printed.is_empty() { "---\n" } else { "" };
+            let reader_is_there = printed == state || super::deliver(&format!("{next}{text}"))?;
             printed = state;
             match verdict {
                 Some(verdict) if !watch || verdict == Verdict::Clean || !reader_is_there => return Ok(verdict),

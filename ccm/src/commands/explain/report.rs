@@ -109,7 +109,7 @@ impl Story {
             self.lint(&plan.findings);
         }
         if previewed.unplanned.is_empty() && previewed.changes() == 0 && self.not_ours.is_none() {
-            self.facts.push(Fact::good("the controllers", "have nothing to write for it"));
+            self.facts.push(Fact::good("the controllers", "have nothing to change for it"));
         }
     }
 

@@ -73,7 +73,8 @@ pub(super) const SUPPRESS: Flag = Flag::new(
     "Codes of findings to leave out: the word behind the severity, such as host-network. A * at the end stands for any text.",
 );
 
-const NAMESPACE: Flag = kubeconfig::namespace_flag("The namespace in which pods are looked for. By default all.");
+pub(super) const NAMESPACE: Flag =
+    kubeconfig::namespace_flag("The namespace in which pods are looked for. By default all.");
 
 pub(super) const COMMAND: Command = Command {
     name: "migrate-check",
@@ -273,7 +274,7 @@ fn account(call: &Call, granted: &Granted, running: Option<&[running::Running]>)
 pub(super) async fn permissions(call: &Call, world: &World, previewed: &Previewed, granted: &Granted) -> Vec<Check> {
     let controllers = running_controllers(world, previewed);
     let mut found = running::Found::default();
-    let listed = page::each(&world.client, "/api/v1/pods", |pod| found.add(&pod)).await;
+    let listed = page::each(&world.client, &read::pods(&namespace(call)), |pod| found.add(&pod)).await;
     let running = listed.ok().map(|()| found.finish());
     rights(call, world, &account(call, granted, running.as_deref()), &controllers, granted).await
 }

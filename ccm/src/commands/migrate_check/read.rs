@@ -27,12 +27,17 @@ pub(super) struct Cluster {
     pub(super) unread: Vec<Check>,
 }
 
-/// Reads all inputs. `namespace`: the namespace of pods, empty for all; `leases`: the namespace of Leases.
-pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> Cluster {
-    let pods = match namespace {
+/// The pods of a namespace, or of all.
+pub(super) fn pods(namespace: &str) -> String {
+    match namespace {
         "" => "/api/v1/pods".to_owned(),
         name => format!("/api/v1/namespaces/{name}/pods"),
-    };
+    }
+}
+
+/// Reads all inputs. `namespace`: the namespace of pods, empty for all; `leases`: the namespace of Leases.
+pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> Cluster {
+    let pods = pods(namespace);
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{leases}/leases");
     let [validating, mutating] =
         ["validatingwebhook", "mutatingwebhook"].map(|kind| (kind, format!("{REGISTRATION}/{kind}configurations")));

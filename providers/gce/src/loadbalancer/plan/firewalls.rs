@@ -409,7 +409,7 @@ fn must_be_of_network(found: &Firewall, wanted: &WantedRule) -> Result<(), Provi
         return Ok(());
     }
     Err(ProviderError::unknown(format!(
-        "the firewall rule {} belongs to the network {}, not to {}: delete it, it is made again",
+        "the firewall rule {} belongs to the network {}, not to {}: delete it: it is created again",
         wanted.name, found.network, wanted.network
     )))
 }

@@ -245,7 +245,7 @@ impl Draft<'_> {
         };
         if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
             return Err(ProviderError::unknown(format!(
-                "the backend service {name} has the scheme {}, which cannot be changed: delete it, it is made again",
+                "the backend service {name} has the scheme {}, which cannot be changed: delete it: it is created again",
                 found.load_balancing_scheme
             )));
         }

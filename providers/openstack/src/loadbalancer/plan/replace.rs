@@ -49,7 +49,7 @@ impl Draft<'_> {
         // Its address proves that the floating IP is the Service's.
         let is_address_noted = ip.is_none_or(|ip| item.noted_address.as_ref() == Some(&ip.floating_ip_address));
         if item.annotated.as_ref() != Some(&lb.id) || !is_address_noted {
-            let text = format!("load balancer {} is noted before it is made again", lb.id);
+            let text = format!("load balancer {} is recorded before it is created again", lb.id);
             return Err(ProviderError::in_progress(text, NOTED));
         }
         self.part = Part::of(Kind::Settings, FLOATING_IP);
