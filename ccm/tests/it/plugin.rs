@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::completion::on_terminal;
-use crate::process::{Ended, ended, refused};
+use crate::process::{Ended, Process, ended, refused};
 use crate::scene::{RBAC, Scene, bind, create, create_node, create_role, create_service, taint};
 
 impl Scene {
@@ -341,4 +341,27 @@ async fn a_provider_that_does_not_start_is_a_finding_of_check() {
     let checks = document(&checked)["checks"].clone();
     let codes: Vec<&str> = checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect();
     assert_eq!(codes, ["leader", "provider", "nodes", "services"], "{checks:#}");
+}
+
+#[tokio::test]
+async fn a_watch_separates_the_documents_that_it_prints() {
+    let Some(scene) = Scene::new("unlisted: error\ninstances: [{name: fresh}]", &[]).await else { return };
+    create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        r#"exec "$0" "$@" >&2"#,
+        env!("CARGO_BIN_EXE_ccm"),
+        "explain",
+        "node/fresh",
+        "--watch",
+        "-o=yaml",
+    ]);
+    command.args(scene.args(&scene.bed.kubeconfig()));
+    let watch = Process::spawn(command);
+    watch.wait_for("conclusion:");
+    let held = json!({"holderIdentity": "b_1", "leaseDurationSeconds": 15, "renewTime": "2999-01-01T00:00:00.000000Z"});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "cloud-controller-manager"}, "spec": held});
+    create(&scene.bed, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", lease).await;
+    watch.wait_for("\n---\n");
 }

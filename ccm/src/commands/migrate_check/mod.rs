@@ -148,11 +148,8 @@ async fn without_provider(
         let is_on = options.switched_on().any(|controller| controller.name == name);
         is_on && (routes || name != ccm_controllers::route::NAME)
     };
-    checks.extend(of_cluster(
-        &cluster,
-        &flags::Ours { program: &call.program, options: &options, runs: &runs },
-        &account,
-    ));
+    let ours = flags::Ours { program: &call.program, options: &options, runs: &runs };
+    checks.extend(of_cluster(&cluster, &ours, &account));
     Ok(checks)
 }
 

@@ -352,18 +352,22 @@ async fn a_zone_that_cannot_be_listed_costs_no_call_for_each_of_its_nodes() {
     assert!(bed.calls(mark).len() <= 6, "{} calls", bed.calls(mark).len());
 }
 
+/// New nodes with their instances.
+fn in_three_zones(bed: &Bed, count: usize) -> Vec<NodeRef> {
+    let new = |number| {
+        let name = format!("n{number}");
+        bed.instance_in(ZONES[number % 3], &name, json!({}));
+        node(&name, "")
+    };
+    (0..count).map(new).collect()
+}
+
 #[tokio::test]
 async fn five_thousand_nodes_join_with_few_calls() {
     const NODES: usize = 5_000;
     let bed = Bed::start(Options::default());
     let cluster = Arc::<TestCluster>::default();
-    let nodes: Vec<NodeRef> = (0..NODES)
-        .map(|number| {
-            let name = format!("n{number}");
-            bed.instance_in(ZONES[number % 3], &name, json!({}));
-            node(&name, "")
-        })
-        .collect();
+    let nodes = in_three_zones(&bed, NODES);
     cluster.set_nodes(nodes.clone());
     let provider = bed.process("regional", &cluster).await;
     let mark = bed.cloud.mark();
@@ -391,13 +395,7 @@ async fn a_zone_that_the_project_does_not_have_keeps_no_other_from_its_list() {
         (zoned("gone", "gce://p/us-central1-x/gone", ""), 1),
     ] {
         let bed = Bed::start(Options::default());
-        let nodes: Vec<NodeRef> = (0..NODES)
-            .map(|number| {
-                let name = format!("n{number}");
-                bed.instance_in(ZONES[number % 3], &name, json!({}));
-                node(&name, "")
-            })
-            .collect();
+        let nodes = in_three_zones(&bed, NODES);
         let cluster = Arc::<TestCluster>::default();
         cluster.set_nodes(nodes.iter().cloned().chain([stray.clone()]).collect());
         let provider = bed.process("regional", &cluster).await;

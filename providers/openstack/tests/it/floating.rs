@@ -334,12 +334,16 @@ async fn bound(scene: &Scene) -> (Vec<String>, usize) {
     (all.iter().filter(is_bound).map(text).collect(), all.len())
 }
 
-async fn a_floating_ip_stays_while_the_named_one_cannot_be_reached(scene: &mut Scene) {
-    let other = scene.simulation().world(|world| {
+fn another_external_network(scene: &Scene) -> String {
+    scene.simulation().world(|world| {
         let network = world.network("other", "other", json!({"router:external": true}));
         world.subnet(&SubnetSeed { network: &network, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
         network
-    });
+    })
+}
+
+async fn a_floating_ip_stays_while_the_named_one_cannot_be_reached(scene: &mut Scene) {
+    let other = another_external_network(scene);
     let (mut web, before, free) = web_and_a_free_one(scene, &other).await;
     web.spec.load_balancer_ip = free;
     let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
@@ -494,11 +498,7 @@ async fn floating_settings_that_come_after_the_floating_ip_are_reported(scene: &
 
 /// As by the Go program. The second one is of another external network, which another router joins.
 async fn of_two_floating_ips_the_first_one_is_published(scene: &mut Scene) {
-    let other = scene.simulation().world(|world| {
-        let network = world.network("other", "other", json!({"router:external": true}));
-        world.subnet(&SubnetSeed { network: &network, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
-        network
-    });
+    let other = another_external_network(scene);
     let (mut web, before, _) = web_and_a_free_one(scene, &other).await;
     let (lb, all) = (scene.balancer().await, scene.floating_ips().await);
     let second = all.iter().find(|ip| ip["floating_ip_address"] != *before).unwrap();

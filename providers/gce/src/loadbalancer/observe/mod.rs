@@ -54,7 +54,7 @@ const WINDOW: Duration = Duration::from_millis(20);
 const ONE_BY_ONE: usize = 2;
 /// A list for more names than this has no filter: after a start, all Services are synced.
 const MOST_NAMES: usize = 20;
-/// A list that was refused for a lack of permission is tried again after this time.
+/// A list that was refused for a missing permission is retried after this time.
 const LIST_AGAIN: Duration = Duration::from_secs(600);
 /// Reads of one kind at the same time. Several kinds are read together, and a call waits for its turn in its own time.
 const AT_ONCE: usize = 8;
