@@ -34,11 +34,7 @@ const COMMANDS: &[Command] = &[
         about: "an incident in a real Prometheus: each panel has data, alerts fire; --out FOLDER draws the panels",
         run: dashboard::command,
     },
-    Command {
-        name: "docs",
-        about: "the pages: style, tables, links, a row for each event and alert",
-        run: docs::command,
-    },
+    Command { name: "docs", about: "the pages: style, tables, links, each event and alert", run: docs::command },
     Command {
         name: "manifests",
         about: "writes the generated parts of manifests/; with --check fails when one is stale",

@@ -1,22 +1,26 @@
-//! `cargo xtask reference`: the generated parts of the pages in `ccm/`, printed by the program itself.
+//! `cargo xtask reference`: the generated parts of the pages in `ccm/docs/` and `providers/<cloud>/docs/`, printed by the program itself.
 
 use anyhow::{Context, bail, ensure};
 
+use crate::docs::table;
 use crate::metadata::{Metadata, output_of, program};
 
 /// Contains the flags between two markers.
 const FLAGS: &str = "ccm/docs/flags.md";
 /// Generated completely.
-const METRICS: &str = "ccm/METRICS.md";
+const METRICS: &str = "ccm/docs/metrics.md";
 /// Contains a page for each command, named after it, with its help between two markers.
 const PAGES: &str = "ccm/docs";
-/// Providers with such pages, and the generated parts of their READMEs.
-const PROVIDERS: [(&str, &[&str]); 4] = [
-    ("aws", &["config", "annotations", "flags"]),
-    ("azure", &["config", "annotations", "flags", "permissions"]),
-    ("gce", &["config", "annotations", "flags", "permissions"]),
-    ("openstack", &["config", "annotations", "flags", "permissions"]),
+/// The generated parts of the pages of a provider, each with its page.
+const PARTS: [(&str, &str); 4] = [
+    ("config", "configuration"),
+    ("flags", "configuration"),
+    ("annotations", "annotations"),
+    ("permissions", "permissions"),
 ];
+/// Providers with such pages. The policies of AWS are files, so that its page has no such part.
+const PROVIDERS: [(&str, &[(&str, &str)]); 4] =
+    [("aws", PARTS.split_at(3).0), ("azure", &PARTS), ("gce", &PARTS), ("openstack", &PARTS)];
 
 /// Writes the pages; with `--check` fails if a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
@@ -35,10 +39,10 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     page(METRICS, check, |_| Ok(metrics.clone()))?;
     for (name, parts) in PROVIDERS {
         let metrics = provider(name, "metrics", &[])?;
-        page(&format!("providers/{name}/METRICS.md"), check, |_| Ok(metrics.clone()))?;
-        for part in parts {
+        page(&format!("providers/{name}/docs/metrics.md"), check, |_| Ok(metrics.clone()))?;
+        for (part, on) in parts {
             let text = provider(name, "reference", &[part])?;
-            page(&format!("providers/{name}/README.md"), check, |old| replace(old, part, &text))?;
+            page(&format!("providers/{name}/docs/{on}.md"), check, |old| replace(old, part, &text))?;
         }
     }
     Ok(())
@@ -71,7 +75,7 @@ fn example(name: &str, arguments: &[&str]) -> anyhow::Result<String> {
 
 fn run(name: &str, package: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
     let run = [&["run", "--quiet"], package, &["--example", name, "--"]].concat();
-    output_of(program(&format!("examples/{name}"), &run).args(arguments))
+    Ok(table::fit(&output_of(program(&format!("examples/{name}"), &run).args(arguments))?))
 }
 
 fn page(name: &str, check: bool, make: impl FnOnce(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {

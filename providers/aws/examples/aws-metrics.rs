@@ -1,4 +1,4 @@
-//! Prints the reference of the metrics: `METRICS.md`.
+//! Prints the reference of the metrics: `docs/metrics.md`.
 
 fn main() {
     print!("{}", ccm_provider_aws::metrics_reference());

@@ -1,4 +1,4 @@
-//! Prints a generated part of the README of this crate: `config`, `annotations` or `flags`.
+//! Prints a generated part of the pages in `docs/`: `config`, `annotations` or `flags`.
 
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 //! [`Factory`] reads the cloud config and builds the provider. All calls to AWS go through the narrow trait in
 //! `client`, where writes are data; the SDK's types stay in `sdk`. Above it, each module reads first, decides in pure
 //! functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and everything
-//! before the first controller runs, `inspect` the reports of the commands. The README of this crate is the reference
-//! of keys, flags and annotations; `quirks.md` lists the kept oddities of the Go program.
+//! before the first controller runs, `inspect` the reports of the commands. The pages in `docs/` are the reference
+//! of keys, flags and annotations; `quirks.md` there lists the kept quirks of the Go program.
 //!
 //! Without the feature `sdk` the crate is the logic alone and cannot reach AWS: for unit tests and generated pages.
 #![deny(missing_docs)]
@@ -34,7 +34,7 @@ pub use permissions::iam_policies;
 #[cfg(feature = "sdk")]
 pub use provider::Factory;
 
-/// The generated parts of this crate's README, by name.
+/// The generated parts of the pages in `docs/`, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {
         "config" => Some(start::config::reference()),

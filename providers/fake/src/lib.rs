@@ -3,7 +3,7 @@
 //! `--cloud-provider=fake` needs no account, no network and no credentials. It is for first tries, for authors of
 //! manifests, and for tests that need a cloud in a known state: instances, load balancers, routes and volumes are
 //! entries of the file of `--cloud-config`, which may be edited while the process runs. Rules delay calls, change their
-//! answers or make them fail, and a log shows every call. The README of this crate lists all keys.
+//! answers or make them fail, and a log shows every call. `docs/file.md` lists all keys.
 //!
 //! It is also the smallest complete provider, and thus a starting point for writing another one: [`Factory`] reads the
 //! configuration, [`Fake`] returns the existing interfaces, and one module implements each of them.

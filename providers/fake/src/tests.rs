@@ -297,10 +297,10 @@ async fn the_example_of_the_readme_works_as_described() {
 }
 
 #[test]
-fn every_fenced_yaml_of_the_readme_parses() {
-    let readme = include_str!("../README.md");
+fn every_fenced_yaml_of_the_pages_parses() {
+    let pages = concat!(include_str!("../README.md"), include_str!("../docs/file.md"));
     let blocks: Vec<&str> =
-        readme.split("\n```yaml\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0).collect();
+        pages.split("\n```yaml\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0).collect();
     assert!(blocks.len() > 5);
     for block in blocks {
         crate::config::Config::parse(block, std::path::Path::new(""), None).unwrap_or_else(|e| panic!("{e}\n{block}"));

@@ -2,8 +2,8 @@
 //!
 //! All calls use `client`: tokens, requests, operations, and lenient models of responses. Above it, each module reads
 //! first, decides in pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` contains the
-//! configuration and everything before the first controller runs. The README of this crate is the reference for keys,
-//! flags and annotations; `quirks.md` lists the oddities of the Go program that are kept.
+//! configuration and everything before the first controller runs. The pages in `docs/` are the reference for keys, flags
+//! and annotations; `quirks.md` there lists the quirks of the Go program that are kept.
 #![deny(missing_docs)]
 
 mod annotations;
@@ -36,7 +36,7 @@ pub fn left_behind() -> Vec<(&'static str, String)> {
     vec![("firewalls destinationRanges", rule)]
 }
 
-/// The generated parts of this crate's README, by name.
+/// The generated parts of the pages in `docs/`, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {
         "config" => Some(start::config::GLOBAL.reference()),

@@ -1,4 +1,4 @@
-//! Prints a generated part of the README of this crate: `config`, `annotations`, `flags` or `permissions`.
+//! Prints a generated part of the pages in `docs/`: `config`, `annotations`, `flags` or `permissions`.
 
 use std::process::ExitCode;
 

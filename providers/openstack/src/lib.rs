@@ -3,7 +3,7 @@
 //! All calls go through `client`: a Keystone session, and one module for each service with lenient models of its
 //! responses. Above it, each module reads first, decides in pure functions, and writes last: `node`, `loadbalancer`,
 //! `routes`, `extras`. `start` has the configuration and everything before the first controller runs, `inspect` the
-//! reports of the commands. The README of this crate is the reference of keys, flags and annotations; `quirks.md` lists
+//! reports of the commands. The pages in `docs/` are the reference of keys, flags and annotations; `quirks.md` there lists
 //! the preserved quirks of the Go program.
 #![deny(missing_docs)]
 
@@ -34,7 +34,7 @@ pub fn left_behind() -> Vec<(&'static str, String)> {
     vec![(key, format!("the annotation `{key}` of Services ({remove})"))]
 }
 
-/// The generated parts of this crate's README, by name.
+/// The generated parts of the pages in `docs/`, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {
         "config" => Some(start::config::reference()),

@@ -212,8 +212,7 @@ pub const FIELD: [Field; 12] = [
 pub const PAGE: &str = "migration/permissions.md";
 const BEGIN: &str = "<!-- generated: results -->\n";
 const END: &str = "<!-- end of results -->";
-const HEAD: &str = "| Roles of | Policy in the cloud | Nodes | Services | Routes | Labels of volumes | Requests to `/metrics` |\n\
-                    |---|---|---|---|---|---|---|\n";
+const PARTS: [&str; 5] = ["Nodes", "Services", "Routes", "Labels of volumes", "Requests to `/metrics`"];
 /// The clouds, and the programs there.
 const PROGRAMS: [(&str, &str); 4] = [
     ("aws", "aws-cloud-controller-manager"),
@@ -231,11 +230,12 @@ pub fn page(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Str
     let mut text = String::new();
     let mut unused: Vec<&str> = FIELD.iter().map(|field| field.program).collect();
     for (cloud, program) in PROGRAMS {
-        text += &format!("## {program}\n\n{HEAD}");
+        text += &format!("## {program}\n");
         for line in read(&format!("../providers/{cloud}/tests/it/policies.txt"))?.lines() {
             let [policy, roles, results @ ..] = &line.split(" | ").collect::<Vec<_>>()[..] else { continue };
             let roles: Vec<&str> = roles.split("; ").collect();
-            text += &rows(policy, &roles, results).with_context(|| format!("policies.txt of {cloud}: {line:?}"))?;
+            text += &format!("\n{}\n", crate::item("", &format!("**Policy**: {policy}")));
+            text += &items(&roles, results).with_context(|| format!("policies.txt of {cloud}: {line:?}"))?;
             unused.retain(|program| !roles.contains(program));
         }
         text += "\n";
@@ -244,8 +244,8 @@ pub fn page(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Str
     Ok(format!("{before}{BEGIN}{text}{END}{after}"))
 }
 
-/// A policy with each role. Roles with the same results are in one row.
-fn rows(policy: &str, roles: &[&str], results: &[&str]) -> anyhow::Result<String> {
+/// What each role lacks with a policy. Roles with the same results are in one item.
+fn items(roles: &[&str], results: &[&str]) -> anyhow::Result<String> {
     let mut rows: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
     for role in roles {
         let field =
@@ -262,10 +262,13 @@ fn rows(policy: &str, roles: &[&str], results: &[&str]) -> anyhow::Result<String
             None => rows.push((vec![role], both)),
         }
     }
-    let row = |(names, cells): &(Vec<&str>, Vec<String>)| {
-        format!("| {} | {policy} | {} |\n", names.join("; "), cells.join(" | "))
+    let item = |(names, cells): &(Vec<&str>, Vec<String>)| {
+        let lacks = PARTS.iter().zip(cells).filter(|(_, cell)| *cell != WORKS);
+        let lacks: String = lacks.map(|(part, cell)| crate::item("  - ", &format!("{part}: {cell}"))).collect();
+        let all = if lacks.is_empty() { ": all works" } else { "" };
+        crate::item("- ", &format!("{}{all}", names.join("; "))) + &lacks
     };
-    Ok(rows.iter().map(row).collect())
+    Ok(rows.iter().map(item).collect())
 }
 
 impl Field {

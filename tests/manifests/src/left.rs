@@ -20,10 +20,10 @@ pub fn page(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Str
 }
 
 fn table() -> String {
-    let mut text = "| | Left |\n|---|---|\n".to_owned();
+    let mut text = String::new();
     for (cloud, left) in rows() {
         let left = if left.is_empty() { "nothing more".to_owned() } else { left.join("; ") };
-        text += &format!("| {cloud} | {left} |\n");
+        text += &crate::item("- ", &format!("{cloud}: {left}"));
     }
     text
 }

@@ -1,6 +1,6 @@
-//! Every reason of an event, and of a condition, in the code has a row with its cause and its fix.
+//! Every reason of an event, and of a condition, in the code is on the page with its cause and its fix.
 //!
-//! The code is read as text: each word in quotes in the folders below that looks like a reason must have a row, or stand
+//! The code is read as text: each word in quotes in the folders below that looks like a reason must be there, or stand
 //! in the list of other words.
 
 use std::collections::BTreeSet;
@@ -77,18 +77,21 @@ fn is_reason(word: &str) -> bool {
 }
 
 pub(super) fn problems(in_code: &BTreeSet<String>, page: &str) -> Vec<String> {
-    let cells = |line: &str| line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
-    let names: BTreeSet<String> =
-        rows.iter().filter_map(|row| Some(row.first()?.trim_matches('`').to_owned())).collect();
+    let items: Vec<(&str, &str)> = page.split("\n- `").skip(1).filter_map(|item| item.split_once('`')).collect();
+    let names: BTreeSet<String> = items.iter().map(|(name, _)| (*name).to_owned()).collect();
     let missing = in_code.difference(&names);
-    let missing = missing.map(|name| format!("{PAGE}: {name} has no row (cause, fix), or is not a reason: see OTHERS"));
-    // The one that the code composes of two words has a row too.
+    let missing =
+        missing.map(|name| format!("{PAGE}: {name} is not listed (cause, fix), or is not a reason: see OTHERS"));
+    // The one that the code composes of two words is listed too.
     let old = names.difference(in_code).filter(|name| is_reason(name));
     let old = old.map(|name| format!("{PAGE}: no code emits {name}"));
-    let empty = rows.iter().filter(|row| row.len() < 4 || row.iter().any(String::is_empty));
-    let empty = empty.map(|row| format!("{PAGE}: {}: a cell is empty", row.first().map_or("", String::as_str)));
-    missing.chain(old).chain(empty).collect()
+    let parts = ["\n  - Cause: ", "\n  - Fix: "];
+    let is_whole = |rest: &str| {
+        (rest.starts_with(" (type: ") || rest.starts_with(" (status: ")) && parts.iter().all(|part| rest.contains(part))
+    };
+    let partial = items.iter().filter(|(_, rest)| !is_whole(rest));
+    let partial = partial.map(|(name, _)| format!("{PAGE}: {name} lacks its type, its cause or its fix"));
+    missing.chain(old).chain(partial).collect()
 }
 
 #[cfg(test)]
@@ -96,15 +99,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_in_the_code_needs_a_row_and_a_row_a_reason() {
+    fn a_reason_in_the_code_is_on_the_page_and_one_on_the_page_in_the_code() {
         let code = "// \"NotThisOne\"\nself.event(&s, Warning, \"SyncFailed\", \"some text\", \"Synced\", \"TCP\");\nconst X: &str = \"OtherReason\";\n\
              #[cfg(test)]\nmod tests {\n  \"InTests\" }\n";
         let in_code: BTreeSet<String> = reasons_of(code).into_iter().collect();
         assert_eq!(in_code.iter().collect::<Vec<_>>(), ["OtherReason", "SyncFailed", "Synced"]);
-        let page = "| Reason | Type | Cause | Fix |\n|---|---|---|---|\n| `SyncFailed` | Warning | c | f |\n| `Synced` | Normal | c | f |\n| `OldOne` | Normal | c | |\n";
+        let page = "# Events\n\n- `SyncFailed` (type: Warning)\n  - Cause: c\n  - Fix: f\n- `Synced` (type: Normal)\n  - Cause: c\n  - Fix: f\n\
+                    - `OldOne` (type: Normal)\n  - Cause: c\n";
         let found = problems(&in_code, page);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].contains("OtherReason has no row"), "{found:?}");
-        assert!(found[1].contains("no code emits OldOne") && found[2].contains("a cell is empty"), "{found:?}");
+        assert!(found[0].contains("OtherReason is not listed"), "{found:?}");
+        assert!(
+            found[1].contains("no code emits OldOne") && found[2].contains("OldOne lacks its type, its cause"),
+            "{found:?}"
+        );
     }
 }

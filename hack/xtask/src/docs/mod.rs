@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the pages of the project: style, tables, links, the first page, a row for each event and alert; and the style of the
+//! `cargo xtask docs`: the pages of the project: style, tables, links, the first page, each event and alert; and the style of the
 //! texts of the program.
 
 mod events;
@@ -7,6 +7,7 @@ mod literals;
 mod page;
 mod readme;
 mod style;
+pub(crate) mod table;
 
 use std::path::Path;
 

@@ -40,7 +40,7 @@ impl CallDefs {
         let defs: Vec<&Def> = others.into_iter().chain(self.list()).collect();
         format!(
             "# Metrics of the provider {provider}\n\n\
-             `/metrics` shows these beside [those of the program](../../ccm/METRICS.md). {requests}\n\n\
+             `/metrics` shows these beside [those of the program](../../../ccm/docs/metrics.md). {requests}\n\n\
              This page is generated: `cargo xtask reference`.\n\n{}\n",
             markdown(&defs).trim_end()
         )

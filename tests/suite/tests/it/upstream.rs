@@ -252,7 +252,7 @@ fn every_event_is_documented_with_its_type() {
         let events = rows_of(version, "event");
         assert!(events.len() > 10, "{version}: {events:?}");
         for (reason, row) in events {
-            let documented = format!("\n| `{reason}` | {} | ", row[0]);
+            let documented = format!("\n- `{reason}` (type: {})\n", row[0]);
             assert!(page.contains(&documented), "{version}: {reason}, {}", row[0]);
         }
     }

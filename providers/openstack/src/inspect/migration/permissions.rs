@@ -47,8 +47,7 @@ pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check>
             _ => unchecked(CHECK, rule, error),
         });
     }
-    let text =
-        "no service has dry runs, so that writes were not checked; providers/openstack/README.md lists the rules";
+    let text = "no service has dry runs, so that writes were not checked; providers/openstack/docs/permissions.md lists the rules";
     checks.push(Check::good(CHECK, "writes", text));
     checks
 }
