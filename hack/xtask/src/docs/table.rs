@@ -14,27 +14,41 @@ const MANY: usize = 3;
 /// The text with a list in place of each table that has a row longer than `WIDTH`, and of each other table with the same columns.
 pub(crate) fn fit(text: &str) -> String {
     let tables = tables(text);
-    let wide = tables.iter().filter(|rows| rows.iter().any(|row| row.chars().count() > WIDTH)).map(|rows| rows[0]);
+    let is_wide = |table: &Table<'_>| table.lines.iter().any(|row| row.chars().count() > WIDTH);
+    let wide: BTreeSet<&str> = tables.iter().filter(|table| is_wide(table)).map(|table| table.head).collect();
     let mut fitted = text.to_owned();
-    for head in wide.collect::<BTreeSet<&str>>() {
-        let tables: Vec<&Vec<&str>> = tables.iter().filter(|rows| rows[0] == head).collect();
-        let form = Form::new(head, tables.iter().flat_map(|rows| rows.iter().skip(2)));
-        for rows in tables {
-            fitted = fitted.replacen(&format!("{}\n", rows.join("\n")), &form.list(&rows[2..]), 1);
+    for head in wide {
+        let tables: Vec<&Table<'_>> = tables.iter().filter(|table| table.head == head).collect();
+        let form = Form::new(head, tables.iter().flat_map(|table| table.rows()));
+        for table in tables {
+            fitted = fitted.replacen(&format!("{}\n", table.lines.join("\n")), &form.list(table.rows()), 1);
         }
     }
     fitted
 }
 
-/// The rows of each table outside of code.
-fn tables(text: &str) -> Vec<Vec<&str>> {
-    let (mut fence, mut tables, mut table) = (false, Vec::new(), Vec::new());
+struct Table<'a> {
+    head: &'a str,
+    /// All of them, from the head on.
+    lines: Vec<&'a str>,
+}
+
+impl<'a> Table<'a> {
+    /// The cells of each row below the head and the rule.
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> + use<'a, '_> {
+        self.lines.iter().skip(2).map(|row| cells(row))
+    }
+}
+
+/// The tables outside of code.
+fn tables(text: &str) -> Vec<Table<'_>> {
+    let (mut fence, mut tables, mut current) = (false, Vec::new(), None::<Table<'_>>);
     for line in text.lines().chain([""]) {
         fence ^= line.trim_start().starts_with("```");
         if !fence && is_row(line) {
-            table.push(line);
-        } else if !table.is_empty() {
-            tables.push(std::mem::take(&mut table));
+            current.get_or_insert_with(|| Table { head: line, lines: Vec::new() }).lines.push(line);
+        } else {
+            tables.extend(current.take());
         }
     }
     tables
@@ -57,8 +71,8 @@ struct Form {
 }
 
 impl Form {
-    fn new<'a>(head: &str, rows: impl Iterator<Item = &'a &'a str>) -> Self {
-        let (head, rows): (_, Vec<_>) = (cells(head), rows.map(|row| cells(row)).collect());
+    fn new(head: &str, rows: impl Iterator<Item = Vec<String>>) -> Self {
+        let (head, rows): (_, Vec<_>) = (cells(head), rows.collect());
         let fits = |cell: &String| cell.chars().count() <= SHORT && !cell.contains("; ");
         let is_short = |at: usize| rows.iter().all(|row| row.get(at).is_none_or(fits));
         let (short, long): (Vec<usize>, Vec<usize>) = (1..head.len()).partition(|at| is_short(*at));
@@ -68,37 +82,42 @@ impl Form {
         }
     }
 
-    fn list(&self, rows: &[&str]) -> String {
+    fn list(&self, rows: impl Iterator<Item = Vec<String>>) -> String {
         let mut text = String::new();
-        for row in rows.iter().map(|row| cells(row)) {
-            let named = |at: &usize| {
-                let cell = row.get(*at).filter(|cell| !matches!(cell.as_str(), "" | "–"))?;
-                Some((self.head.get(*at)?, cell))
-            };
-            let short = self.short.iter().filter_map(named).filter(|(_, cell)| *cell != "none");
-            let short = short.map(|(head, cell)| format!("{}: {cell}", head.to_lowercase()));
-            let short = short.collect::<Vec<_>>().join("; ");
-            let first = if short.is_empty() { row[0].clone() } else { format!("{} ({short})", row[0]) };
-            let long: Vec<(&String, &String)> = self.long.iter().filter_map(named).collect();
-            let is_name = row[0].starts_with('`') && row[0].chars().count() <= SHORT;
-            match &long[..] {
-                [] if row[0].starts_with("**") => {
-                    text.push_str(if text.is_empty() { "### " } else { "\n### " });
-                    text.push_str(&format!("{}\n\n", row[0].trim_matches('*')));
-                }
-                [(_, cell)] if self.head.len() <= 2 && first.contains(": ") => {
-                    item(&mut text, "- ", &format!("{first} – {cell}"))
-                }
-                [(_, cell)] if self.head.len() <= 2 || is_name => item(&mut text, "- ", &format!("{first}: {cell}")),
-                _ => {
-                    item(&mut text, "- ", &first);
-                    for (head, cell) in long {
-                        item(&mut text, "  - ", &format!("{head}: {cell}"));
-                    }
+        for row in rows {
+            self.item(&mut text, &row);
+        }
+        text
+    }
+
+    fn item(&self, text: &mut String, row: &[String]) {
+        let Some(name) = row.first() else { return };
+        let named = |at: &usize| {
+            let cell = row.get(*at).filter(|cell| !matches!(cell.as_str(), "" | "–"))?;
+            Some((self.head.get(*at)?, cell))
+        };
+        let short = self.short.iter().filter_map(named).filter(|(_, cell)| *cell != "none");
+        let short: Vec<String> = short.map(|(head, cell)| format!("{}: {cell}", head.to_lowercase())).collect();
+        let first = if short.is_empty() { name.clone() } else { format!("{name} ({})", short.join("; ")) };
+        let long: Vec<(&String, &String)> = self.long.iter().filter_map(named).collect();
+        let is_code = name.starts_with('`') && name.chars().count() <= SHORT;
+        match &long[..] {
+            // The title of the rows below it.
+            [] if name.starts_with("**") => {
+                text.push_str(if text.is_empty() { "### " } else { "\n### " });
+                text.push_str(&format!("{}\n\n", name.trim_matches('*')));
+            }
+            [(_, cell)] if self.head.len() <= 2 && first.contains(": ") => {
+                item(text, "- ", &format!("{first} – {cell}"));
+            }
+            [(_, cell)] if self.head.len() <= 2 || is_code => item(text, "- ", &format!("{first}: {cell}")),
+            _ => {
+                item(text, "- ", &first);
+                for (head, cell) in long {
+                    item(text, "  - ", &format!("{head}: {cell}"));
                 }
             }
         }
-        text
     }
 }
 
