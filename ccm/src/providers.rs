@@ -152,6 +152,12 @@ fn value(answer: &[u8], key: &str) -> Result<String, Error> {
         let keys = if keys.is_empty() { "no data".into() } else { format!("only {}", keys.join(", ")) };
         return Err(invalid(format!("there is no key {key:?} in it, {keys}")));
     };
+    decoded(value, key)
+}
+
+/// The text of a key whose value is in base64.
+pub(crate) fn decoded(value: &str, key: &str) -> Result<String, Error> {
+    let invalid = |text: String| Error::new(ErrorKind::InvalidData, text);
     let bytes = BASE64_STANDARD.decode(value).map_err(|_| invalid(format!("the value of {key:?} is not base64")))?;
     String::from_utf8(bytes).map_err(|_| invalid(format!("the value of {key:?} is not UTF-8")))
 }

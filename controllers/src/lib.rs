@@ -25,7 +25,7 @@ use std::sync::Arc;
 use ccm_provider::{Clock, Node, Schemes, Service};
 use ccm_runtime::metrics::Def;
 use ccm_runtime::writer::{NodeWriter, ServiceWriter};
-use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Queue, RateLimit, Store, queue};
+use ccm_runtime::{Gate, GateError, InstanceView, Leadership, Metrics, Queue, RateLimit, Store, SyncError, queue};
 pub use managed::Unmanaged;
 
 /// Every metric of the controllers, for the reference page.
@@ -78,6 +78,11 @@ impl Shared {
     /// A queue whose retries are spread.
     fn queue<K: queue::Key>(&self, name: &str, limit: RateLimit) -> Arc<Queue<K>> {
         Queue::with_jitter(name, limit, self.clock.clone(), &self.metrics)
+    }
+
+    /// Runs a read of a sync, for which a shutdown does not wait: the next leader syncs again.
+    async fn read<R>(&self, read: impl Future<Output = R>) -> Result<R, SyncError> {
+        self.leadership.until_ended(read).await.ok_or(SyncError::Closed(GateError::Ending))
     }
 
     fn node_writer(&self) -> NodeWriter<'_> {

@@ -6,7 +6,7 @@ use ccm_controllers::persistent_volume::REFUSED;
 use ccm_controllers::preview::Scope;
 use ccm_provider::flag::{Flag, Kind};
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
-use ccm_provider::{Check, Clock, ErrorClass, Fact, FactState, Node, NodeRef, Service};
+use ccm_provider::{Check, Clock, ErrorClass, Fact, FactState, Node, NodeRef, Service, Severity};
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::store::FieldFilter;
 use ccm_runtime::{Client, SystemClock, election};
@@ -29,6 +29,8 @@ const PRE: Flag = Flag::new(
     "false",
     "Before the installation: what would break or change, as migrate-check reports it.",
 );
+
+const EXPLAIN: &str = "see ccm explain";
 
 pub(super) const COMMAND: Command = Command {
     name: "check",
@@ -155,14 +157,18 @@ fn services(services: &[Arc<Service>]) -> Check {
 /// What the controllers cannot plan, or would still write.
 fn plans(previewed: &Previewed) -> Vec<Check> {
     let failed = previewed.unplanned.iter().map(|unplanned| {
-        let fix = unplanned.error.class().map_or_else(|| "see ccm explain".to_owned(), ErrorClass::remediation);
+        let fix = unplanned.error.class().map_or_else(|| EXPLAIN.to_owned(), ErrorClass::remediation);
         Check::error("plan", &*unplanned.subject, unplanned.error.to_string(), fix)
     });
-    let warned =
-        previewed.warnings.iter().map(|w| Check::warning("plan", &*w.subject, w.message.clone(), "see ccm explain"));
+    let warned = previewed.warnings.iter().map(|w| Check::warning("plan", &*w.subject, w.message.clone(), EXPLAIN));
+    let in_plans = previewed.plans.iter().flat_map(|plan| plan.findings.iter().map(move |finding| (plan, finding)));
+    let found = in_plans.filter(|(_, finding)| finding.severity > Severity::Info).map(|(plan, finding)| Check {
+        severity: finding.severity,
+        ..Check::warning("plan", &*plan.subject, finding.to_string(), EXPLAIN)
+    });
     let refused = previewed.skipped.iter().filter(|(_, reason)| reason.starts_with(REFUSED));
     let unseen = refused.map(|(controller, reason)| Check::good("plan", *controller, format!("not planned: {reason}")));
-    let mut checks: Vec<Check> = failed.chain(warned).chain(unseen).collect();
+    let mut checks: Vec<Check> = failed.chain(warned).chain(found).chain(unseen).collect();
     match previewed.changes() {
         0 => checks.push(Check::good("drift", "", "nothing would be written")),
         writes => checks.push(Check::warning(
@@ -177,7 +183,7 @@ fn plans(previewed: &Previewed) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use ccm_provider::{Severity, Taint};
+    use ccm_provider::Taint;
 
     use super::*;
 

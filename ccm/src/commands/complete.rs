@@ -111,7 +111,10 @@ async fn replies<'a>(call: &Call, before: &[String], last: &'a str) -> Result<Re
         (Some(completion::NAME), _) => Replies::of(last, completion::SHELLS.map(|(name, _)| name), NO_FILES),
         (_, Some(command)) if command.words.contains("node/NAME") => match last.contains('/') {
             true => Replies::of(last, objects(call, last).await?, NO_FILES),
-            false => Replies::of(last, ["node/", "service/"], NO_BLANK),
+            false => {
+                let routes = command.words.contains("routes").then_some("routes");
+                Replies::of(last, ["node/", "service/"].into_iter().chain(routes), NO_BLANK)
+            }
         },
         _ => Replies::of(last, none(), NO_FILES),
     })
@@ -152,6 +155,8 @@ async fn values<'a>(
                 "fail-on" => vec!["error", "warning", "never"],
                 "from" => migrate_values::charts().collect(),
                 "logging-format" => vec!["json", "text"],
+                // Codes of findings: no files, and too many to list.
+                "suppress" => Vec::new(),
                 _ if flag.kind == Kind::Bool => vec!["false", "true"],
                 _ => return Ok(Replies::of(value, Vec::<String>::new(), FILES)),
             };

@@ -28,8 +28,8 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 
 use ccm_kit::document::nearest;
+use ccm_provider::Registry;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
-use ccm_provider::{CloudConfig, Registry};
 use futures::future::BoxFuture;
 
 use crate::exit::{Failure, Verdict};
@@ -105,7 +105,7 @@ pub(crate) struct Call {
     pub(crate) words: Vec<String>,
     pub(crate) output: Output,
     /// The configuration of the program that runs in the cluster, instead of a file.
-    pub(crate) config: Option<CloudConfig>,
+    pub(crate) config: Option<migrate_check::ConfigOfPod>,
     /// Whether kubectl called this program.
     pub(crate) is_plugin: bool,
 }
@@ -228,12 +228,15 @@ impl Command {
 
     /// Runs it, here or in the cluster.
     pub(crate) async fn start(&self, mut call: Call) -> Result<Verdict, Failure> {
+        // For the other commands, `-n` is that of Services.
+        let is_of_pods = self.namespace.help == migrate_check::NAMESPACE.help;
+        let namespace = kubeconfig::namespace_asked(&call.values).filter(|_| is_of_pods);
         if self.like_running && call.values.bool(IN_CLUSTER.name) {
-            return migrate_check::run_inside(&call, self.name).await;
+            return migrate_check::run_inside(&call, self.name, namespace.as_deref()).await;
         }
         let knows = ["cloud-provider", "from-snapshot", "cluster-is-gone"].iter().any(|name| call.values.given(name));
         if self.like_running && call.is_plugin && !knows {
-            migrate_check::take_flags(&mut call).await?;
+            migrate_check::take_flags(&mut call, namespace.as_deref()).await?;
         }
         (self.run)(call).await
     }

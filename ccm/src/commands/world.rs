@@ -125,7 +125,7 @@ impl World {
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
         let configuration = Configuration::of(&call.registry, &options, &client)?;
         let loaded = match &call.config {
-            Some(config) => configuration.build(Some(config.clone())).await?,
+            Some(config) => configuration.build(Some(config.read(&client).await?)).await?,
             None => configuration.load().await?,
         };
         let provider = wrap(loaded.provider);

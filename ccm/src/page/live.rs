@@ -99,7 +99,7 @@ fn errors(failures: &[RecentEntry]) -> Table {
         Row { level: level(failure), cells }
     };
     Table {
-        title: "Errors, the last 100",
+        title: "Errors",
         columns: &["Object", "State", "Error", "Fix", "Seen", "Next attempt", "Controller"],
         rows: failures.iter().map(line).collect(),
         empty: "No sync has failed.",

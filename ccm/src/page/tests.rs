@@ -3,6 +3,7 @@ use std::sync::Arc;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{Node, NodeName, Service, Taint};
+use ccm_runtime::recent::Recent;
 use serde_json::{Value, json};
 
 use super::*;
@@ -89,6 +90,22 @@ fn an_object_shows_its_state_its_worst_error_and_the_fix() {
     assert_eq!(rows(&page, "Drift"), [(waiting, vec!["node-route-controller", "2", "9"])]);
     assert_eq!(page.facts.last(), Some(&("Complete reads of the cloud", "routes 7s ago".to_owned())));
     assert!(page.notes.is_empty(), "{:?}", page.notes);
+}
+
+#[test]
+fn an_object_that_fails_is_not_shown_as_good_however_many_fail() {
+    let failures = Recent::default();
+    let names: Vec<String> = (0..131).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        failures.failed("c", format!("service shop/{name}"), ("cannot do it", None), None);
+    }
+    let mut state = state();
+    state["recentFailures"] = serde_json::to_value(failures.list()).unwrap();
+    let services: Vec<_> =
+        names.iter().map(|name| Arc::new(service(name, "LoadBalancer", Some("192.0.2.1")))).collect();
+    let page = live::page(&state, &[], &services);
+    let bad = rows(&page, "Services").into_iter().filter(|(level, _)| *level == Level::Bad).count();
+    assert_eq!((bad, rows(&page, "Errors").len()), (131, 131));
 }
 
 #[test]

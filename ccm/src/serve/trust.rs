@@ -74,7 +74,7 @@ impl Cached for ConfigMap {
     const SELECTOR: Option<&'static str> = Some("fieldSelector=metadata.name%3Dextension-apiserver-authentication");
     const NAME: &'static str = "configmaps";
 
-    fn decode(json: &str, _: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, _: &FieldFilter) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 

@@ -114,6 +114,8 @@ fn kubectl_completes_the_commands_flags_and_values_of_the_plugin() {
     assert_eq!(of_kubectl(&["plan", "--cloud-config", ""]), ":0", "names of files");
     assert_eq!(of_kubectl(&["plan", "--dry-run="]), "false true :4");
     assert_eq!(of_kubectl(&["explain", ""]), "node/ service/ :6");
+    assert_eq!(of_kubectl(&["plan", "r"]), "routes :6");
+    assert_eq!(of_kubectl(&["explain", "r"]), ":6");
     assert_eq!(of_kubectl(&["--cluster-name", "plan", "li"]), "lint :4", "plan is the value of a flag");
     assert_eq!(of_kubectl(&["check", ""]), ":4", "no argument");
     assert_eq!(of_kubectl(&["lint", ""]), ":0", "files");

@@ -28,6 +28,17 @@ fn a_folder_of_mistakes_gives_findings_with_file_and_line_in_every_form() {
 }
 
 #[test]
+fn the_last_line_counts_what_suppress_hides() {
+    let [all, rest] = ["x", "core/*"].map(|code| {
+        let ended = run(&["lint", MANIFESTS, FAKE, "-o", "json", &format!("--suppress={code}")]);
+        serde_json::from_str::<serde_json::Value>(&ended.stdout).unwrap()["findings"].as_array().unwrap().len()
+    });
+    assert!(rest < all, "{rest} of {all}");
+    let hidden = format!("; {} hidden by --suppress.\n", all - rest);
+    run(&["lint", MANIFESTS, FAKE, "--suppress=core/*"]).prints(&[&hidden]);
+}
+
+#[test]
 fn findings_that_find_no_room_are_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::completion::on_terminal;
 use crate::process::{Ended, Process, ended, refused};
-use crate::scene::{RBAC, Scene, bind, create, create_node, create_role, create_service, taint};
+use crate::scene::{RBAC, Scene, bind, create, create_node, create_role, create_service, send, taint};
 
 impl Scene {
     /// `kubectl ccm …`, without any flag of the program.
@@ -36,13 +36,26 @@ impl Scene {
     }
 
     async fn run_pod(&self, name: &str, args: &[&str]) {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"}, "spec": {
+        let volume = json!({"secret": {"secretName": "cloud"}});
+        self.run_pod_with("kube-system", name, volume, json!({ "args": args })).await;
+    }
+
+    /// A pod with the volume at `/etc/cloud`, and more fields of its container.
+    async fn run_pod_with(&self, namespace: &str, name: &str, mut volume: Value, container: Value) {
+        volume["name"] = json!("cloud");
+        let mut all = json!({"name": "ccm", "image": "example.com/ccm:v0.1.0",
+            "volumeMounts": [{"name": "cloud", "mountPath": "/etc/cloud"}]});
+        all.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
             "serviceAccountName": "ccm-cloud-controller-manager", "automountServiceAccountToken": false,
-            "volumes": [{"name": "cloud", "secret": {"secretName": "cloud"}}],
-            "containers": [{"name": "ccm", "image": "example.com/ccm:v0.1.0", "args": args,
-                "volumeMounts": [{"name": "cloud", "mountPath": "/etc/cloud"}]}],
+            "volumes": [volume], "containers": [all],
         }});
-        create(&self.bed, "/api/v1/namespaces/kube-system/pods", pod).await;
+        create(&self.bed, &format!("/api/v1/namespaces/{namespace}/pods"), pod).await;
+    }
+
+    async fn delete_pod(&self, name: &str) {
+        let path = format!("/api/v1/namespaces/kube-system/pods/{name}?gracePeriodSeconds=0");
+        self.bed.request("DELETE", &path, &self.bed.token, None).await.unwrap();
     }
 }
 
@@ -68,8 +81,7 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
     assert_eq!(unknown.code, Some(1), "{}", unknown.stdout);
     unknown.reports(&["pod ccm-0 has --cluster-name=$(NAME), with a variable whose value is not in the pod's"]);
     assert_ne!(scene.kubectl_ccm(&["plan", "--cluster-name=one"]).code, Some(1));
-    let path = "/api/v1/namespaces/kube-system/pods/ccm-0?gracePeriodSeconds=0";
-    scene.bed.request("DELETE", path, &scene.bed.token, None).await.unwrap();
+    scene.delete_pod("ccm-0").await;
 
     let config = "interfaces: {loadBalancer: false}\nunlisted: error\n";
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"cloud.yaml": config}});
@@ -90,6 +102,83 @@ async fn kubectl_ccm_takes_the_flags_and_the_configuration_of_the_pod() {
     let several = scene.kubectl_ccm(&["plan"]);
     several.reports(&["several cloud-controller-managers with different arguments run here (ccm-a, ccm-b)"]);
     assert_ne!(scene.kubectl_ccm(&["plan", "--cloud-provider=fake"]).code, Some(255));
+}
+
+#[tokio::test]
+async fn variables_of_the_pod_come_from_where_the_kubelet_and_its_shell_take_them() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    let volume = json!({"emptyDir": {}});
+    let names = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "names"}, "data": {"a": "prod"}});
+    create(&scene.bed, "/api/v1/namespaces/kube-system/configmaps", names).await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "names"}, "stringData": {"b": "10.1.0.0/16"}});
+    create(&scene.bed, "/api/v1/namespaces/kube-system/secrets", secret).await;
+    let env = json!([
+        {"name": "CN", "valueFrom": {"configMapKeyRef": {"name": "names", "key": "a"}}},
+        {"name": "CIDR", "valueFrom": {"secretKeyRef": {"name": "names", "key": "b"}}},
+        {"name": "NONE", "value": ""}, {"name": "NAME", "value": "$(CN)-1$(NONE)"},
+        {"name": "GONE", "valueFrom": {"configMapKeyRef": {"name": "names", "key": "absent", "optional": true}}},
+    ]);
+    let script = "exec /bin/ccm --cloud-provider=fake --cluster-name=${NAME} --cluster-cidr=$CIDR";
+    let shell = |script: &str| json!({"command": ["/bin/sh", "-c", script], "env": env});
+    scene.run_pod_with("kube-system", "ccm-a", volume.clone(), shell(script)).await;
+    let taken = scene.kubectl_ccm(&["snapshot", "--file=-"]);
+    let flags = document(&taken)["flags"].to_string();
+    assert!(flags.contains("prod-1") && flags.contains("10.1.0.0/16"), "{flags}");
+    let checked = scene.kubectl_ccm(&["migrate-check", "-o", "json"]);
+    let checks = document(&checked)["checks"].to_string();
+    assert!(!checks.contains("cluster-name=") && !checks.contains("cluster-cidr="), "no flag differs: {checks}");
+    scene.delete_pod("ccm-a").await;
+
+    let rows = [
+        ("--cluster-name=$OTHER", "pod ccm-b has --cluster-name=$OTHER, with a variable", ": add --cluster-name=VALUE"),
+        ("--cluster-name=$GONE", "(GONE: ConfigMap kube-system/names, key absent: it has no such key)", "VALUE"),
+        ("\"$@\"", "pod ccm-b has the argument $@, with a variable", ": add the flags of the program"),
+    ];
+    for (words, error, fix) in rows {
+        let script = format!("exec /bin/ccm --cloud-provider=fake {words}");
+        scene.run_pod_with("kube-system", "ccm-b", volume.clone(), shell(&script)).await;
+        let refused = scene.kubectl_ccm(&["plan"]);
+        assert_eq!((refused.code, &*refused.stdout), (Some(1), ""), "{words}");
+        refused.reports(&[error, fix]);
+        scene.delete_pod("ccm-b").await;
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_of_the_pod_may_be_one_of_several_in_a_volume_and_binary() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    create_service(&scene.bed, "web", json!({})).await;
+    // interfaces: {loadBalancer: false}
+    let binary = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cloud"},
+        "binaryData": {"cloud.yaml": "aW50ZXJmYWNlczoge2xvYWRCYWxhbmNlcjogZmFsc2V9Cg=="}});
+    create(&scene.bed, "/api/v1/namespaces/kube-system/configmaps", binary).await;
+    let other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other"}, "stringData": {"ca": "x"}});
+    create(&scene.bed, "/api/v1/namespaces/kube-system/secrets", other).await;
+    let sources = json!([{"configMap": {"name": "cloud"}}, {"secret": {"name": "other"}}]);
+    let args = json!({"args": ["--cloud-provider=fake", "--cloud-config=/etc/cloud/cloud.yaml"]});
+    scene.run_pod_with("kube-system", "ccm-a", json!({"projected": {"sources": sources}}), args).await;
+    let explained = scene.kubectl_ccm(&["explain", "svc/web", "-o", "json"]);
+    let facts = document(&explained)["facts"].to_string();
+    assert!(facts.contains("does not run: "), "{facts}");
+}
+
+/// The namespace is anybody's: only the user can say that it is trusted.
+#[tokio::test]
+async fn the_program_is_looked_for_in_the_namespace_that_the_user_names() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    let own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ccm-system"}});
+    create(&scene.bed, "/api/v1/namespaces", own).await;
+    scene.bed.service_account_token("ccm-system", "default").await.unwrap();
+    let args = json!({"args": ["--cloud-provider=fake"]});
+    scene.run_pod_with("ccm-system", "ccm-a", json!({"emptyDir": {}}), args).await;
+    let elsewhere = scene.kubectl_ccm(&["check"]);
+    assert_eq!((elsewhere.code, &*elsewhere.stdout), (Some(1), ""));
+    let found = scene.kubectl_ccm(&["check", "-n", "ccm-system", "-o", "json"]);
+    assert_eq!((found.code, &document(&found)["kind"]), (Some(2), &json!("Check")), "{}", found.stderr);
+    let none = scene.kubectl_ccm(&["check", "-n", "default"]);
+    none.reports(&["no pod of a cloud-controller-manager runs in the namespace default of this cluster"]);
 }
 
 /// No kubelet runs the pod, so that the API server refuses the request.
@@ -315,6 +404,21 @@ async fn check_lists_what_is_fine_and_what_is_not() {
 }
 
 #[tokio::test]
+async fn check_lists_the_warnings_that_a_plan_prints() {
+    let Some(scene) = Scene::new("unlisted: error\nloadBalancers: {statuses: [{missing: true}]}", &[]).await else {
+        return;
+    };
+    create_service(&scene.bed, "web", json!({})).await;
+    let warning = "loadBalancers.statuses: the file answers without a status";
+    scene.ccm(&["plan", "svc/web"]).prints(&[&format!("warning: {warning}")]);
+    let checks = document(&scene.ccm(&["check", "-o", "json"]))["checks"].clone();
+    let of_plan = |check: &&Value| check["check"] == "plan" && check["severity"] == "warning";
+    let found: Vec<&Value> = checks.as_array().unwrap().iter().filter(of_plan).collect();
+    assert!(matches!(&*found, [one] if one["subject"] == "service default/web"), "{checks:#}");
+    assert!(found[0]["message"].as_str().unwrap().starts_with(warning), "{checks:#}");
+}
+
+#[tokio::test]
 async fn one_namespace_is_looked_at_with_the_rights_of_one() {
     let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
     create_service(&scene.bed, "web", json!({})).await;
@@ -341,6 +445,25 @@ async fn a_provider_that_does_not_start_is_a_finding_of_check() {
     let checks = document(&checked)["checks"].clone();
     let codes: Vec<&str> = checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect();
     assert_eq!(codes, ["leader", "provider", "nodes", "services"], "{checks:#}");
+}
+
+#[tokio::test]
+async fn each_look_of_a_watch_reads_the_configuration_of_the_pod() {
+    let Some(scene) = Scene::new("unlisted: error", &[]).await else { return };
+    scene.bed.service_account_token("kube-system", "default").await.unwrap();
+    create_service(&scene.bed, "web", json!({})).await;
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let config = |text: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"cloud.yaml": text}});
+    create(&scene.bed, secrets, config("interfaces: {loadBalancer: false}\n")).await;
+    scene.run_pod("ccm-a", &["--cloud-provider=fake", "--cloud-config=/etc/cloud/cloud.yaml"]).await;
+    let mut command = Command::new("sh");
+    let plugin = scene.plugin(&["explain", "svc/web", "--watch", "-o=yaml"]);
+    command.args(["-c", r#"exec "$0" "$@" >&2"#]).arg(plugin.get_program()).args(plugin.get_args());
+    command.env("KUBECONFIG", scene.bed.kubeconfig());
+    let watch = Process::spawn(command);
+    watch.wait_for("does not run: ");
+    send(&scene.bed, "PATCH", &format!("{secrets}/cloud"), &config("unlisted: error\n")).await;
+    watch.wait_for("create LoadBalancer");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::client::or_default;
 use crate::client::{ApiError, Call};
 use crate::gate::{Gate, GateError};
 use crate::permission::SYSTEM_NAMESPACE;
@@ -27,7 +28,7 @@ pub struct ApiConfigMaps {
 
 #[derive(Debug, Deserialize)]
 struct ConfigMap {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     data: ConfigMapData,
 }
 

@@ -1,4 +1,5 @@
-//! Recent plans and failures, for `/debug/state`. Bounded, and for display only.
+//! Recent plans and failures, for `/debug/state`. Bounded, and for display only. What still fails is kept longest: an
+//! object without an entry looks healthy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use tokio::time::Instant;
 
 use crate::metrics::{Metrics, Part};
 
-/// The maximum number of entries of one kind.
+/// The maximum number of entries of one kind, unless more objects still fail.
 const KEPT: usize = 100;
+/// The maximum number of entries of objects that still fail. One that was deleted meanwhile may never settle.
+const MOST: usize = 10_000;
 /// The longest text of an entry, in characters.
 const LONGEST: usize = 2000;
 /// Names of error classes that need no action.
@@ -90,6 +93,12 @@ struct Entry {
     failure: Option<Failure>,
 }
 
+impl Entry {
+    fn still_fails(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| !failure.settled)
+    }
+}
+
 #[derive(Debug)]
 struct Failure {
     controller: &'static str,
@@ -158,9 +167,15 @@ impl Recent {
         let controller = |failure: &Option<Failure>| failure.as_ref().map(|failure| failure.controller);
         let same = |entry: &Entry| entry.subject == subject && controller(&entry.failure) == controller(&failure);
         let known = entries.iter().position(same).and_then(|at| entries.remove(at));
-        let known = known.filter(|entry| !entry.failure.as_ref().is_some_and(|failure| failure.settled));
+        let known = known.filter(|entry| entry.failure.is_none() || entry.still_fails());
         let count = known.map_or(0, |entry| entry.count) + 1;
-        if entries.len() >= KEPT {
+        let mut surplus = (entries.len() + 1).saturating_sub(KEPT);
+        entries.retain(|entry| {
+            let goes = surplus > 0 && !entry.still_fails();
+            surplus -= usize::from(goes);
+            !goes
+        });
+        if entries.len() >= MOST {
             entries.pop_front();
         }
         entries.push_back(Entry { subject, text, count, at: Instant::now(), failure });
@@ -251,6 +266,37 @@ mod tests {
         assert_eq!(recent.list()[0].count, 1, "it counts from 1 again");
         recent.planned(&plan("node a", "a plan"));
         assert!(serde_json::to_value(recent.list()).unwrap()[0].get("settled").is_none());
+    }
+
+    #[test]
+    fn what_still_fails_outlives_what_has_settled() {
+        let recent = Recent::default();
+        let fail = |number: usize| recent.failed("c", format!("service many/{number}"), ("no", None), None);
+        (0..KEPT).for_each(fail);
+        recent.settled("c", "service many/31");
+        (KEPT..KEPT + 31).for_each(fail);
+        let list = recent.list();
+        assert_eq!(list.len(), KEPT + 30, "only the settled one is gone");
+        assert!(list.iter().all(|entry| entry.failure.as_ref().is_some_and(|failure| !failure.settled)), "{list:#?}");
+        list.iter().for_each(|entry| recent.settled("c", &entry.subject));
+        fail(0);
+        assert_eq!(recent.list().len(), KEPT, "the others have settled");
+    }
+
+    #[test]
+    fn of_very_many_that_still_fail_the_oldest_goes_first() {
+        let recent = Recent::default();
+        let failing = |number: usize| Entry {
+            subject: format!("node {number}"),
+            text: Text::Error("no".into()),
+            count: 1,
+            at: Instant::now(),
+            failure: Some(Failure { controller: "c", class: None, next: None, settled: false }),
+        };
+        *recent.0.lock() = (0..MOST).map(failing).collect();
+        recent.failed("c", "node new".into(), ("no", None), None);
+        let list = recent.list();
+        assert_eq!((list.len(), &*list[0].subject, &*list[MOST - 1].subject), (MOST, "node new", "node 1"));
     }
 
     #[test]

@@ -55,17 +55,26 @@ pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
 /// Name and version of every node, as of one time not before now.
 async fn versions(client: &Client) -> Result<Vec<(NodeName, String)>, ApiError> {
     let mut all = Vec::new();
-    let mut next = String::new();
+    let (mut next, mut limit) = (String::new(), PAGE);
     loop {
-        let call = Call::get(format!("{}?limit={PAGE}{next}", Node::PATH));
-        let page: Value = client.read(&Call { accept: METADATA_ONLY, ..call }).await?;
+        let call = Call::get(format!("{}?limit={limit}{next}", Node::PATH));
+        let page: Value = match client.read(&Call { accept: METADATA_ONLY, ..call }).await {
+            // As client-go: pages may always take longer than the server keeps the version.
+            Err(error) if error.is_gone() && !next.is_empty() => {
+                (all, next, limit) = (Vec::new(), String::new(), 0);
+                continue;
+            }
+            page => page?,
+        };
         let text =
             |at: &Value, pointer: &str| at.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let items = page.get("items").and_then(Value::as_array);
+        let items = page.get("items").filter(|items| items.is_array() || items.is_null());
         let items = items.ok_or_else(|| ApiError::Decode("a list of nodes without items".into()))?;
         all.extend(
             items
-                .iter()
+                .as_array()
+                .into_iter()
+                .flatten()
                 .map(|item| (NodeName::from(text(item, "/metadata/name")), text(item, "/metadata/resourceVersion"))),
         );
         let token = text(&page, "/metadata/continue");

@@ -86,7 +86,9 @@ pub fn start(
     let view = shared.instances()?;
     let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config));
     Ok(async move {
-        shared.nodes.synced().await;
+        if shared.leadership.until_ended(shared.nodes.synced()).await.is_none() {
+            return;
+        }
         let pass = move || controller.clone().pass();
         runner::periodically(NAME, config.period, Pace::FromEnd, shared.leadership, shared.metrics, pass).await;
     })

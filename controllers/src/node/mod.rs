@@ -19,9 +19,10 @@ use ccm_provider::{
 };
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
-use ccm_runtime::{GateError, InstanceView, Permission, RateLimit};
+use ccm_runtime::{InstanceView, Permission, RateLimit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use self::metrics::NodeMetrics;
 use crate::ownership::Skips;
@@ -68,6 +69,8 @@ struct NodeController {
     metrics: NodeMetrics,
     skips: Skips,
     reconcile_labels: bool,
+    /// Nodes whose initialization was sent and is not complete: the UID, and whether the taint is known to be gone.
+    begun: Mutex<BTreeMap<NodeName, (Box<str>, bool)>>,
 }
 
 /// The observed state of a key.
@@ -90,7 +93,7 @@ pub fn start(
     let queue = shared.queue("Nodes", LIMIT);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events, config.reconcile_labels));
     shared.on_managed_change({
-        let queue = queue.clone();
+        let (queue, controller) = (queue.clone(), controller.clone());
         move |change| match change {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => {
                 // An initialized node with correct labels needs nothing: don't queue it.
@@ -99,7 +102,10 @@ pub fn start(
                 }
             }
             // A new node of this name starts without failures.
-            ObjectChange::Deleted(node) => queue.forget(&node.name),
+            ObjectChange::Deleted(node) => {
+                controller.begun.lock().remove(&node.name);
+                queue.forget(&node.name);
+            }
         }
     });
     // Without the flag, the gate limits the writes: nodes that wait for their addresses must not delay the taints of
@@ -108,8 +114,10 @@ pub fn start(
     let status = controller.clone();
     let parallel = config.concurrent_status_updates.or(config.concurrent_syncs).unwrap_or(100).max(1);
     Ok(async move {
-        shared.nodes.synced().await;
         let (leadership, metrics) = (shared.leadership.clone(), shared.metrics.clone());
+        if leadership.until_ended(shared.nodes.synced()).await.is_none() {
+            return;
+        }
         let refresh = runner::periodically(
             "node addresses",
             config.status_update_period,
@@ -164,17 +172,17 @@ impl Reconciler for NodeController {
     }
 
     async fn observe(&self, keys: &[NodeName]) -> Vec<Result<Observed, SyncError>> {
-        let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.managed_node(key)).collect();
-        let waiting: Vec<NodeRef> =
-            nodes.iter().flatten().filter(|node| node.has_taint(TAINT_UNINITIALIZED)).cloned().collect();
-        let mut answers = self.view.ask(&waiting, Aspects::METADATA).into_iter();
+        let known = |key| self.shared.managed_node(key).map(|node| (self.awaits(&node), node));
+        let nodes: Vec<Option<(bool, NodeRef)>> = keys.iter().map(known).collect();
+        let waiting = nodes.iter().flatten().filter(|(waits, _)| *waits).map(|(_, node)| node.clone());
+        let mut answers = self.view.ask(&waiting.collect::<Vec<_>>(), Aspects::METADATA).into_iter();
         let observed = nodes.into_iter().map(|node| match node {
             None => Ok(Observed::Missing),
-            Some(node) if node.has_taint(TAINT_UNINITIALIZED) => match answers.next() {
+            Some((true, node)) => match answers.next() {
                 Some(answer) => Ok(Observed::Waiting(node, Box::pin(answer))),
                 None => Err(SyncError::Retry("the look-up ended without an answer".into())),
             },
-            Some(node) => Ok(Observed::Settled(node)),
+            Some((false, node)) => Ok(Observed::Settled(node)),
         });
         observed.collect()
     }
@@ -185,9 +193,9 @@ impl Reconciler for NodeController {
             let answer = match observed {
                 Observed::Missing => Ok(Outcome::Done),
                 Observed::Settled(node) => self.fix_labels(&node).await,
-                Observed::Waiting(node, answer) => match self.shared.leadership.until_ended(answer).await {
-                    Some(lookup) => self.initialize(node, lookup).await,
-                    None => Err(SyncError::Closed(GateError::Ending)),
+                Observed::Waiting(node, answer) => match self.shared.read(answer).await {
+                    Ok(lookup) => self.initialize(node, lookup).await,
+                    Err(ending) => Err(ending),
                 },
             };
             answers.push((key, answer));
@@ -202,7 +210,16 @@ impl NodeController {
         let awaits = move |node: &Node| node.has_taint(TAINT_UNINITIALIZED) && !managed.has(node);
         let metrics = NodeMetrics::of(&shared.metrics, &shared.nodes, awaits);
         let skips = Skips::new("node", view.clone(), &shared.metrics);
-        Self { shared, view, events, metrics, skips, reconcile_labels }
+        Self { shared, view, events, metrics, skips, reconcile_labels, begun: Mutex::default() }
+    }
+
+    /// Whether the node must be initialized, or its initialization is to be completed.
+    fn awaits(&self, node: &Node) -> bool {
+        node.has_taint(TAINT_UNINITIALIZED) || self.has_begun(node)
+    }
+
+    fn has_begun(&self, node: &Node) -> bool {
+        self.begun.lock().get(&node.name).is_some_and(|(uid, _)| *uid == node.uid)
     }
 
     async fn initialize(&self, node: NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
@@ -234,31 +251,40 @@ impl NodeController {
         };
         let resource_version = (&*node.resource_version).into();
         let subject = Subject { resource_version, ..Subject::node(&node.name, &node.uid) };
-        let Some(written) = self.remove_taint(&node, &metadata).await? else {
-            return match self.shared.managed_node(&node.name) {
+        let written = match self.remove_taint(&node, &metadata).await? {
+            Some(written) => written,
+            None => match self.shared.managed_node(&node.name).filter(|known| known.uid == node.uid) {
                 // A single answer said that it does not exist.
-                Some(known) if known.uid == node.uid && known.has_taint(TAINT_UNINITIALIZED) => {
-                    Err(SyncError::Retry("the API server does not find the node".to_owned()))
+                Some(known) if known.has_taint(TAINT_UNINITIALIZED) => {
+                    return Err(SyncError::Retry("the API server does not find the node".to_owned()));
                 }
-                _ => Ok(Outcome::Done),
-            };
+                // The answer to the removal was lost, or the addresses are left.
+                Some(known) if self.has_begun(&known) => known,
+                _ => return Ok(Outcome::Done),
+            },
         };
         // Thousands of nodes may wait for the write of their addresses: keep nothing else for them.
         let addresses = std::mem::take(&mut metadata.node_addresses);
         drop((node, metadata, context));
-        self.observe_age(&written, &self.metrics.taint_removal);
-        tracing::info!(node = %written.name, "Successfully initialized node with cloud provider");
-        if let Err(error) = self.update_addresses(&written, &addresses).await {
-            tracing::error!(node = %written.name, error, "Failed to update node addresses for node");
+        let before = self.begun.lock().insert(written.name.clone(), (written.uid.clone(), true));
+        let is_new = before.is_none_or(|(_, is_known)| !is_known);
+        if is_new {
+            self.observe_age(&written, &self.metrics.taint_removal);
+            tracing::info!(node = %written.name, "Successfully initialized node with cloud provider");
         }
-        self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
-        self.observe_age(&written, &self.metrics.initial_sync);
+        let updated = self.update_addresses(&written, &addresses).await;
+        if is_new {
+            self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
+            self.observe_age(&written, &self.metrics.initial_sync);
+        }
+        updated.map_err(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))?;
+        self.begun.lock().remove(&written.name);
         Ok(Outcome::Done)
     }
 
     /// Emits an event with the reason why the node stays tainted. No event if the cloud only needs time.
     fn failed(&self, node: &Node, error: SyncError) -> SyncError {
-        if error.is_in_progress() {
+        if error.is_in_progress() || !node.has_taint(TAINT_UNINITIALIZED) {
             return error;
         }
         let message = format!(
@@ -285,6 +311,9 @@ impl NodeController {
             }
             let addresses = decide::addresses(node, &metadata.node_addresses).ok().flatten();
             self.shared.gate.show(&init.plan(node, addresses.as_deref()));
+            if !self.shared.gate.is_dry_run() {
+                self.begun.lock().insert(node.name.clone(), (node.uid.clone(), false));
+            }
             Some(init.patch)
         };
         let written = self.shared.node_writer().write(node, decide).await;

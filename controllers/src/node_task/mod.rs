@@ -186,7 +186,7 @@ impl NodeTaskController {
     }
 
     async fn show(&self, work: &NodeWork) -> Result<Outcome, SyncError> {
-        let plan = deadline::within("the plan", READ_DEADLINE, self.task.plan(work)).await;
+        let plan = self.shared.read(deadline::within("the plan", READ_DEADLINE, self.task.plan(work))).await?;
         let plan = plan.map_err(|error| SyncError::provider("", &error))?;
         self.shared.gate.show(&plan);
         Ok(Outcome::Done)

@@ -263,10 +263,10 @@ impl Reconciler for VolumeController {
                 Observed::Settled => Ok(Outcome::Done),
                 Observed::Forbidden(left) => Ok(Outcome::After(left)),
                 Observed::Asked(volume, source, answer) => self.label(&volume, source, answer).await,
-                Observed::Late(volume, source, until) => {
-                    let answer = self.ask_alone(&volume, until).await;
-                    self.label(&volume, source, answer).await
-                }
+                Observed::Late(volume, source, until) => match self.shared.read(self.ask_alone(&volume, until)).await {
+                    Ok(answer) => self.label(&volume, source, answer).await,
+                    Err(ending) => Err(ending),
+                },
             };
             answers.push((key, answer));
         }

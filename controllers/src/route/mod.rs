@@ -91,7 +91,9 @@ pub fn start(
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
     let writes = carry_out(writes, shared.leadership.clone());
     let reconciles = async move {
-        shared.nodes.synced().await;
+        if shared.leadership.until_ended(shared.nodes.synced()).await.is_none() {
+            return;
+        }
         if config.watch_based {
             controller.run_on_changes(queue).await;
         } else {

@@ -60,7 +60,7 @@ impl ServiceController {
         let nodes = known.hosts.clone()?;
         let work = self.work(known.service.clone(), nodes, ServiceAction::Ensure);
         let plan = self.balancer.plan(&self.shared.cluster, &work);
-        match deadline::within("the plan", READ_DEADLINE, plan).await {
+        match self.shared.leadership.until_ended(deadline::within("the plan", READ_DEADLINE, plan)).await? {
             Ok(plan) => Some(plan),
             Err(error) => {
                 tracing::debug!(service = %known.service.key(), %error, "whether the load balancer drifted is not known");

@@ -10,23 +10,11 @@ use ccm_provider::{
 use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use futures::future::{BoxFuture, join_all};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::conditions::Progress;
 use super::sync::{AGAIN, Prepared, Purpose, Reply};
 use super::{ServiceController, conditions};
-
-struct Finishing<'a> {
-    controller: &'a ServiceController,
-    key: ServiceKey,
-}
-
-impl Drop for Finishing<'_> {
-    fn drop(&mut self) {
-        if let Some(known) = self.controller.lock().get_mut(&self.key) {
-            known.is_finishing = false;
-        }
-    }
-}
 
 impl ServiceController {
     pub(super) async fn finish_prepared(
@@ -40,16 +28,16 @@ impl ServiceController {
             Prepared::Ended(outcome) => outcome,
             Prepared::Later(rest) => rest.await,
             Prepared::Finish(service) => {
-                let _finishing = self.finishing(&service.key());
+                let _finishing = self.finishing(&service.key()).await;
                 self.unless_panicked(&service, self.finish_cleanup(&service, &Notes::default())).await
             }
-            Prepared::Status(service, patch) => {
-                let _finishing = self.finishing(&service.key());
-                self.restore(&service, patch).await
+            Prepared::Status(key) => {
+                let _finishing = self.finishing(&key).await;
+                self.restore(&key).await
             }
             Prepared::Provider(work, purpose) => {
-                let _finishing = self.finishing(&work.service.key());
                 join_all(early).await;
+                let _finishing = self.finishing(&work.service.key()).await;
                 match reply {
                     Some(reply) => self.finish(&work, purpose, reply, took).await,
                     None => Err(SyncError::Retry("no answer from the provider".into())),
@@ -58,12 +46,11 @@ impl ServiceController {
         }
     }
 
-    /// No other work on the Service begins until this is dropped: its group may be free before.
-    fn finishing(&self, key: &ServiceKey) -> Finishing<'_> {
-        if let Some(known) = self.lock().get_mut(key) {
-            known.is_finishing = true;
-        }
-        Finishing { controller: self, key: key.clone() }
+    /// No other work on the Service begins until this is dropped: its group may be free before. Nor is another status
+    /// written: the older one could be the last.
+    pub(super) async fn finishing(&self, key: &ServiceKey) -> Option<OwnedSemaphorePermit> {
+        let finishing = self.lock().get(key)?.finishing.clone();
+        finishing.acquire_owned().await.ok()
     }
 
     pub(super) async fn finish(

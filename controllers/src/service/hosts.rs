@@ -305,7 +305,7 @@ impl ServiceController {
             Err(error) => error,
         };
         let still_there = self.balancer.get(&self.shared.cluster, &work.service);
-        if let Ok(None) = deadline::within("GetLoadBalancer", READ_DEADLINE, still_there).await {
+        if let Ok(None) = self.shared.read(deadline::within("GetLoadBalancer", READ_DEADLINE, still_there)).await? {
             return written.map(|()| Outcome::Done);
         }
         self.metrics.node_sync_errors.inc();

@@ -37,6 +37,7 @@ use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, Rest, SyncErr
 use ccm_runtime::{Client, Permission, Queue, RateLimit};
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Semaphore;
 
 use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
@@ -145,11 +146,15 @@ struct ServiceState {
     kept: Option<guard::Seen>,
     /// Whether another controller provides the load balancer of this state of the Service.
     elsewhere: Option<(Arc<Service>, bool)>,
-    /// Whether the answer of the provider is being written.
-    is_finishing: bool,
+    /// Held while the answer of the provider, or a status, is written.
+    finishing: Arc<Semaphore>,
 }
 
 impl ServiceState {
+    fn is_finishing(&self) -> bool {
+        self.finishing.available_permits() == 0
+    }
+
     /// Records that a call with these hosts begins.
     fn attempt(&mut self, hosts: &Arc<[NodeRef]>) {
         self.present = decide::union(&self.present, hosts);
@@ -229,9 +234,12 @@ pub fn start(
         async move { leadership.until_ended(related.watch(&client, seed.into())).await }
     };
     let work = async move {
-        futures::join!(shared.nodes.synced(), shared.services.synced(), related.namespaces_synced());
-        // Nearly always listed by now; if not, Services that need them fail until then.
-        let listed = tokio::time::timeout(LISTED, related.slices_synced()).await.is_ok();
+        let synced = async {
+            futures::join!(shared.nodes.synced(), shared.services.synced(), related.namespaces_synced());
+            // Nearly always listed by now; if not, Services that need them fail until then.
+            tokio::time::timeout(LISTED, related.slices_synced()).await.is_ok()
+        };
+        let Some(listed) = leadership.until_ended(synced).await else { return };
         let late = {
             let (controller, leadership) = (controller.clone(), leadership.clone());
             async move {
@@ -486,9 +494,12 @@ impl Reconciler for ServiceController {
         self.config.role.name
     }
 
-    /// The current groups of the Service, and those of its former load balancers.
+    /// The current groups of the Service, and those of its former load balancers. A status waits for no call to the cloud.
     fn groups(&self, work: &Work) -> BTreeSet<GroupKey> {
         let key = work.key();
+        if let Work::Status(_) = work {
+            return [GroupKey(self.subject(work))].into();
+        }
         let mut groups = self.known(key).map(|known| known.groups).unwrap_or_default();
         groups.extend(self.shared.services.get(key).iter().flat_map(|service| self.balancer.groups(service)));
         if groups.is_empty() {

@@ -1,13 +1,12 @@
 //! Restores what another client removed from a Service, without a call to the cloud: the status and the finalizer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ccm_provider::{EventType, LoadBalancerStatus, Notes, Service, ServiceKey, Subject};
 use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 
-use super::sync::Prepared;
+use super::writes::Finalizers;
 use super::{ServiceController, ServiceState, Work};
 
 /// The shortest and the longest time until a change is undone: two clients that disagree must not cause a storm. After
@@ -48,10 +47,10 @@ impl Contest {
 }
 
 impl ServiceState {
-    /// The status that another client changed or removed, if the load balancer needs no change, or if its change failed:
-    /// then it still has the address.
+    /// The status that another client changed or removed, if the load balancer needs no change. While it is changed, or
+    /// after that failed, it still has the address.
     fn lost_status(&self, now: &Service) -> Option<&LoadBalancerStatus> {
-        let is_known = self.is_converged() || (self.converged.is_none() && !self.status.ingress.is_empty());
+        let is_known = self.is_converged() || !self.status.ingress.is_empty();
         let is_same = self.service.metadata.uid == now.metadata.uid;
         let lost = is_same && is_known && !self.status.same_as(&now.status.load_balancer);
         lost.then_some(&self.status)
@@ -73,13 +72,21 @@ impl ServiceController {
         }
     }
 
-    /// Writes what another client changed.
-    pub(super) async fn restore(&self, service: &Arc<Service>, patch: ServicePatch) -> Result<Outcome, SyncError> {
-        let subject = Subject::service(service);
+    /// Writes what another client changed. A finalizer that only the provider adds needs a sync.
+    pub(super) async fn restore(&self, key: &ServiceKey) -> Result<Outcome, SyncError> {
+        let service = self.shared.services.get(key).filter(|service| self.config.role.wants(service));
+        let Some((known, service)) = self.known(key).zip(service) else { return Ok(Outcome::Done) };
+        let Some(patch) = self.lost(&known, &service) else { return Ok(Outcome::Done) };
+        let Finalizers { missing, later, .. } = self.finalizers(&service);
+        if !later.is_empty() || missing != patch.add_finalizers {
+            self.queue.add(Work::Sync(key.clone()));
+            return Ok(Outcome::Done);
+        }
+        let subject = Subject::service(&service);
         let wanted = patch.status.clone();
-        self.write(service, patch, &Notes::default()).await.map_err(|error| self.failed(&subject, error))?;
+        self.write(&service, patch, &Notes::default()).await.map_err(|error| self.failed(&subject, error))?;
         let now = self.shared.clock.now();
-        let times = self.lock().get_mut(&service.key()).map(|known| known.contest.restore(now));
+        let times = self.lock().get_mut(key).map(|known| known.contest.restore(now));
         if times == Some(CONTESTED) {
             let text = match wanted {
                 Some(wanted) => format!(
@@ -115,19 +122,6 @@ impl ServiceController {
         if let Some(now) = self.shared.services.get(key) {
             self.check_status(key, &now);
         }
-    }
-
-    /// A finalizer that only the provider adds needs a sync, as does any other change.
-    pub(super) fn prepare_status(&self, key: &ServiceKey, service: Option<Arc<Service>>) -> Prepared<'static> {
-        let Some((known, service)) = self.known(key).zip(service) else { return Prepared::Ended(Ok(Outcome::Done)) };
-        let Some(patch) = self.lost(&known, &service) else { return Prepared::Ended(Ok(Outcome::Done)) };
-        let is_same = self.config.role.wants(&service) && !self.needs_sync(&known.service, &service);
-        let finalizers = self.finalizers(&service);
-        if is_same && finalizers.later.is_empty() && finalizers.missing == patch.add_finalizers {
-            return Prepared::Status(service, patch);
-        }
-        self.queue.add(Work::Sync(key.clone()));
-        Prepared::Ended(Ok(Outcome::Done))
     }
 }
 

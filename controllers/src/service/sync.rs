@@ -21,11 +21,11 @@ use ccm_provider::{
 };
 use ccm_runtime::GateError;
 use ccm_runtime::runner::{self, HOLDS, Outcome, Rest, SyncError};
-use ccm_runtime::writer::ServicePatch;
 use futures::channel::mpsc::{self, UnboundedSender};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
@@ -47,8 +47,8 @@ pub(super) enum Prepared<'a> {
     Provider(ServiceWork, Purpose),
     /// No provider call is needed before the end.
     Finish(Arc<Service>),
-    /// Only this is to be written.
-    Status(Arc<Service>, ServicePatch),
+    /// Only the status is to be restored.
+    Status(ServiceKey),
     /// A write to the API server takes long: the Service goes on when it is done, not in this round.
     Later(BoxFuture<'a, Result<Outcome, SyncError>>),
 }
@@ -85,13 +85,7 @@ impl ServiceController {
                 Work::Hosts(_) | Work::Status(_) => None,
             })
             .collect();
-        let busy: BTreeSet<ServiceKey> = work
-            .iter()
-            .filter(|(work, _)| !matches!(work, Work::Status(_)))
-            .map(|(work, _)| work.key().clone())
-            .collect();
-        let failed = self.delete_replaced(&work).await;
-        let (busy, failed) = (&busy, &failed);
+        let failed = &self.delete_replaced(&work).await;
         let is_covered = |(work, _): &(Work, _)| matches!(work, Work::Hosts(hosts) if whole.contains(hosts));
         let (hosts, work): (Vec<_>, Vec<_>) = work.into_iter().partition(is_covered);
         let mut prepared = join_all(work.into_iter().map(|(key, service)| async move {
@@ -99,8 +93,6 @@ impl ServiceController {
                 Work::Sync(key) if failed.contains_key(key) => {
                     Prepared::Ended(failed.get(key).cloned().map_or(Ok(Outcome::Done), Err))
                 }
-                // Both end with a check of the status.
-                Work::Status(key) if busy.contains(key) => Prepared::Ended(Ok(Outcome::Done)),
                 key => self.prepare_caught(key, service).await,
             };
             (key, prepared)
@@ -197,7 +189,7 @@ impl ServiceController {
     }
 
     async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared<'_> {
-        if self.known(key.key()).is_some_and(|known| known.is_finishing) {
+        if self.known(key.key()).is_some_and(|known| known.is_finishing()) {
             return Prepared::Ended(Ok(Outcome::After(HOLDS)));
         }
         let key = match key {
@@ -208,18 +200,22 @@ impl ServiceController {
                     None => Prepared::Ended(Ok(Outcome::Done)),
                 };
             }
-            Work::Status(key) => return self.prepare_status(key, service),
+            Work::Status(key) => return Prepared::Status(key.clone()),
         };
         let known = self.known(key);
         let Some(service) = service else {
             // A cached Service is not cleaned up yet. This includes one that changed its type and was deleted before
             // that cleanup succeeded.
             let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
-            return match self.is_gone(&known.service).await {
-                Ok(()) => self.prepare_forgotten(known).await,
-                Err(error) => Prepared::Ended(Err(error)),
+            return match self.shared.read(self.is_gone(&known.service)).await {
+                Ok(Ok(())) => self.prepare_forgotten(known).await,
+                Ok(Err(error)) | Err(error) => Prepared::Ended(Err(error)),
             };
         };
+        if known.as_ref().is_some_and(|known| known.service.metadata.uid != service.metadata.uid) {
+            // A write on the former object was not finished when its load balancer was to be deleted.
+            return Prepared::Ended(Ok(AGAIN));
+        }
         if known.is_none() && decide::is_leaving(&service) && self.finalizers(&service).present.is_empty() {
             // Cleaned up, by this process or another one; only finalizers of others keep the object.
             return Prepared::Ended(Ok(Outcome::Done));
@@ -264,7 +260,7 @@ impl ServiceController {
             waits: false,
             kept: None,
             elsewhere: None,
-            is_finishing: false,
+            finishing: Arc::new(Semaphore::new(1)),
         });
         if !Arc::ptr_eq(&known.service, service) {
             // Its hosts were chosen for another state of the Service.
@@ -307,7 +303,7 @@ impl ServiceController {
         for (work, service) in work {
             let (Work::Sync(key), Some(service)) = (work, service) else { continue };
             let is_replaced =
-                |known: &ServiceState| known.service.metadata.uid != service.metadata.uid && !known.is_finishing;
+                |known: &ServiceState| known.service.metadata.uid != service.metadata.uid && !known.is_finishing();
             if let Some(old) = self.known(key).filter(is_replaced)
                 && let Prepared::Provider(work, _) = self.prepare_forgotten(old).await
             {
@@ -418,7 +414,8 @@ impl ServiceController {
             }
             let known = self.known(&service.key());
             if let Some(known) = &known
-                && let Err(kept) = self.may_empty(known).await
+                && let Err(kept) =
+                    self.shared.read(self.may_empty(known)).await.map_err(|ending| Prepared::Ended(Err(ending)))?
             {
                 self.refuse_emptying(service, &kept.reason);
                 let Some(hosts) = kept.hosts else {
@@ -446,7 +443,10 @@ impl ServiceController {
             true => Ok(true),
             false => {
                 let read = self.balancer.get(&self.shared.cluster, &service);
-                deadline::within("GetLoadBalancer", READ_DEADLINE, read).await.map(|found| found.is_some())
+                match self.shared.read(deadline::within("GetLoadBalancer", READ_DEADLINE, read)).await {
+                    Ok(read) => read.map(|found| found.is_some()),
+                    Err(ending) => return Prepared::Ended(Err(ending)),
+                }
             }
         };
         match exists {
@@ -472,13 +472,14 @@ impl ServiceController {
         }
         let subject = Subject::service(&work.service);
         let plan = self.balancer.plan(&self.shared.cluster, &work);
-        match deadline::within("the plan", READ_DEADLINE, plan).await {
-            Ok(mut plan) => {
+        match self.shared.read(deadline::within("the plan", READ_DEADLINE, plan)).await {
+            Err(ending) => Prepared::Ended(Err(ending)),
+            Ok(Ok(mut plan)) => {
                 plan.steps.splice(0..0, self.finalizer_steps(&work));
                 self.shared.gate.show(&plan);
                 Prepared::Ended(Ok(Outcome::Done))
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 let error = SyncError::provider("failed to plan load balancer", &error);
                 Prepared::Ended(Err(self.failed(&subject, error)))
             }

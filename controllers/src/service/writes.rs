@@ -135,6 +135,7 @@ impl ServiceController {
 
     /// Writes the status of a Service while the call of the provider goes on for others. Its answer writes the rest.
     pub(super) async fn write_early(&self, work: ServiceWork, status: LoadBalancerStatus) {
+        let _finishing = self.finishing(&work.service.key()).await;
         if self.is_outdated(&work) {
             return;
         }

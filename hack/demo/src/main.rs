@@ -182,8 +182,8 @@ fn keep(tour: &Tour) -> Item {
     let folder = tour.scene.folder().display();
     let text = format!(
         "The tour is over, and everything stays up until Ctrl-C. Try, from another terminal: kubectl get nodes,services -o wide; \
-         kubectl apply -f {folder}/shop.yaml; kubectl delete service shop; kubectl get events. {} The commands of ccm, such as \
-         plan, explain service default/web and orphans, need these flags: {}",
+         kubectl apply -f {folder}/shop.yaml; kubectl get events; kubectl delete service shop. {} The commands of ccm, such as \
+         plan, orphans and, while there is a shop, explain service default/shop, need these flags: {}",
         tour.scene.cloud.try_next(),
         tour.scene.command_args().join(" ")
     );

@@ -103,7 +103,7 @@ pub(crate) fn check(flags: &FlagValues) -> Result<(), ProviderError> {
 
 /// The user agent of calls.
 pub(crate) fn user_agent(configured: &str) -> String {
-    match configured {
+    match configured.trim() {
         "" => concat!("kubernetes-cloudprovider/v", env!("CARGO_PKG_VERSION")).to_owned(),
         agent => agent.to_owned(),
     }
@@ -142,6 +142,12 @@ mod tests {
         assert_eq!(source(&[(SECRET_NAME, "azure")]), (false, None));
         assert_eq!(source(&[(SECRET_NAME, "azure"), (RELOAD, "true")]), (true, Some(secret)));
         assert_eq!(source(&[(SECRET_NAME, "azure"), (RELOAD, "true"), ("cloud-config", "/f")]), (true, None));
+    }
+
+    #[test]
+    fn a_user_agent_of_blanks_is_none() {
+        assert_eq!(user_agent(" \n"), user_agent(""));
+        assert_eq!(user_agent("capz\n"), "capz");
     }
 
     #[test]

@@ -82,12 +82,20 @@ pub(crate) const ROLES: [Role; 4] = [
         ],
         besides: &[
             "Microsoft.Compute/virtualMachineScaleSets/manualUpgrade/action",
+            "Microsoft.Network/applicationGateways/backendAddressPools/join/action",
+            "Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
             "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
             "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+            "Microsoft.Network/loadBalancers/inboundNatPools/join/action",
             "Microsoft.Network/loadBalancers/inboundNatRules/join/action",
+            "Microsoft.Network/loadBalancers/probes/join/action",
+            "Microsoft.Network/natGateways/join/action",
             "Microsoft.Network/networkSecurityGroups/join/action",
             "Microsoft.Network/publicIPAddresses/join/action",
             "Microsoft.Network/publicIPPrefixes/join/action",
+            "Microsoft.Network/routeTables/join/action",
+            "Microsoft.Network/serviceEndpointPolicies/join/action",
+            "Microsoft.Network/virtualNetworks/joinLoadBalancer/action",
             "Microsoft.Network/virtualNetworks/subnets/join/action",
         ],
     },
@@ -138,8 +146,15 @@ impl Used {
         let is_write = !action.ends_with("/read");
         let by_interface = self.pools == PoolKind::Interfaces;
         let Some((_, kind)) = action.split_once('/') else { return true };
+        let member_by_interface = by_interface && (self.sets || self.machines);
         match kind {
-            // Azure asks for these where a request names the object, and objects show the end of operations.
+            // Azure asks for these for each object that a request names, also if only something else changes.
+            "publicIPAddresses/join/action" => self.public,
+            "publicIPPrefixes/join/action" => self.prefixes,
+            "virtualNetworks/subnets/join/action" => self.subnets || self.private_links || member_by_interface,
+            "virtualNetworks/joinLoadBalancer/action" => !by_interface,
+            "loadBalancers/backendAddressPools/join/action" => member_by_interface,
+            // Only what users added to their machines and networks needs the others; objects show the end of operations.
             _ if kind.contains("/join") || kind.starts_with("locations/") => false,
             // No request needs them; the Go program's list has them.
             _ if kind.starts_with("routeTables/routes/") || kind.ends_with("/manualUpgrade/action") => false,

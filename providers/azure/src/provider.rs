@@ -219,7 +219,7 @@ impl Azure {
         let settings = instances::Settings::of(config, shared.cloud.is_stack);
         let fleet = Fleet::new(client.clone(), config.without_instance_view);
         let instances = Arc::new(instances::instances(settings, client.clone(), fleet, cluster));
-        let routes = routes(&shared, cluster_cidrs).map(Arc::new);
+        let routes = routes(&shared, cluster_cidrs, instances.clone()).map(Arc::new);
         let balancers = Balancers::new(client.clone(), shared.cluster.clone(), shared.zones.clone(), env);
         let balancers = Arc::new(Engine::new(balancers));
         let facts = replay::facts(balancers.cloud().env());
@@ -292,7 +292,7 @@ fn env(config: &Config, is_stack: bool) -> Env {
 }
 
 /// The routes in the table of the configuration.
-fn routes(shared: &Shared, cluster_cidrs: Vec<IpNet>) -> Option<AzureRoutes> {
+fn routes(shared: &Shared, cluster_cidrs: Vec<IpNet>, instances: Arc<AzureInstances>) -> Option<AzureRoutes> {
     let config = &shared.config;
     if config.route_table_name.is_empty() {
         return None;
@@ -306,7 +306,7 @@ fn routes(shared: &Shared, cluster_cidrs: Vec<IpNet>) -> Option<AzureRoutes> {
         cluster_cidrs,
         age: config.ttl("routeTableCacheTTLInSeconds", Duration::from_secs(120)),
     };
-    Some(AzureRoutes::new(settings, &shared.client, shared.cluster.clone()))
+    Some(AzureRoutes::new(settings, &shared.client, shared.cluster.clone(), instances))
 }
 
 #[async_trait]

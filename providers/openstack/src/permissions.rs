@@ -85,6 +85,7 @@ const GRANTS: &[Grant] = &[
     grant(MEMBER_CREATE, LB, &["lbaas/pools/*/members"]),
     grant(MEMBER_DELETE, LB, &["lbaas/pools/*/members/*"]),
     grant(MONITOR_LIST, LB, &["lbaas/healthmonitors"]),
+    grant(MONITOR_GET, LB, &["lbaas/healthmonitors/*"]),
     grant(MONITOR_CREATE, LB, &["lbaas/healthmonitors"]),
     grant(MONITOR_UPDATE, LB, &["lbaas/healthmonitors/*"]),
     grant(MONITOR_DELETE, LB, &["lbaas/healthmonitors/*"]),

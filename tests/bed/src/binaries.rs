@@ -53,11 +53,21 @@ impl Component {
         Ok(Self { name: "etcd", version, kind: "etcd", selected: !selector.is_empty() })
     }
 
-    /// `KUBEBUILDER_ASSETS` may have any version; our cache must have the version of go.mod.
+    /// `KUBEBUILDER_ASSETS` may have any version; our cache must have the version of go.mod. A folder without the program is
+    /// reported: its other version would be tested without a word.
     fn locate(&self) -> Option<PathBuf> {
         let assets = env::var_os("KUBEBUILDER_ASSETS").filter(|value| !value.is_empty() && !self.selected);
-        let own = assets.map(|folder| Path::new(&folder).join(self.name)).filter(|path| path.is_file());
-        own.or_else(|| self.cached().filter(|path| path.is_file() && states(path, self.name, self.version)))
+        if let Some(folder) = assets {
+            let own = Path::new(&folder).join(self.name);
+            if own.is_file() {
+                return Some(own);
+            }
+            report_once(
+                self.name,
+                &format!("KUBEBUILDER_ASSETS has no {}; looking in the user's cache", own.display()),
+            );
+        }
+        self.cached().filter(|path| path.is_file() && states(path, self.name, self.version))
     }
 
     fn cached(&self) -> Option<PathBuf> {
@@ -123,6 +133,14 @@ fn here(component: &Component) -> anyhow::Result<Option<PathBuf>> {
 
 fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true")
+}
+
+/// Reports something of a component on stderr, the first time.
+fn report_once(name: &'static str, text: &str) {
+    static REPORTED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    if REPORTED.lock().insert(name) {
+        let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    }
 }
 
 /// Reports on stderr that this machine cannot run a test; in CI that is an error.

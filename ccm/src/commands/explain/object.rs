@@ -180,7 +180,7 @@ fn ready(node: &Node) -> Fact {
         Some(ConditionStatus::Unknown) => {
             "Unknown: the kubelet sends no heartbeats, and the cloud is asked whether the instance exists"
         }
-        None => "not said yet: the kubelet has not reported",
+        None => "not set: the kubelet has not reported yet",
     };
     Fact {
         hint: Some(format!("see kubectl describe node {}", node.name)),

@@ -116,7 +116,9 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         let threshold = threshold(&call.values.text(FAIL_ON.name))?;
         let mut report = look(&call).await?;
         let suppress = call.values.list(SUPPRESS.name);
+        let all = report.looked.found.len();
         report.looked.found.retain(|found| !output::is_suppressed(&suppress, &found.code()));
+        report.hidden = all - report.looked.found.len();
         super::deliver(&report::render(&report, call.output))?;
         match report.unread.len() {
             0 => Ok(verdict(&report.looked, threshold)),

@@ -3,15 +3,21 @@
 use std::fmt::Write as _;
 
 use ccm_provider::Severity;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::check::{Found, Looked};
-use super::source::Unread;
+use super::source::{STDIN, Unread};
 use crate::commands::output::{Color, Format, Output, counted};
+
+/// What a path in a URI escapes.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) looked: Looked,
+    /// The number of findings that `--suppress` left out.
+    pub(super) hidden: usize,
     pub(super) unread: Vec<Unread>,
     /// The skipped checks with the reasons.
     pub(super) notes: Vec<String>,
@@ -42,6 +48,18 @@ fn names(report: &Report) -> String {
     names.iter().map(|name| format!("{}\n", plain(name))).collect()
 }
 
+/// The place of a file for code scanners. Stdin has no path: it is the only one in the list of artifacts.
+fn artifact(path: &str) -> Value {
+    match path {
+        STDIN => json!({"index": 0}),
+        path => {
+            let scheme = if path.starts_with('/') { "file://" } else { "" };
+            let path = utf8_percent_encode(path.strip_prefix("./").unwrap_or(path), ESCAPED);
+            json!({"uri": format!("{scheme}{path}")})
+        }
+    }
+}
+
 /// The Static Analysis Results Interchange Format: one result for each finding, one rule for each code.
 fn sarif(report: &Report) -> Value {
     let mut codes: Vec<String> = report.looked.found.iter().map(Found::code).collect();
@@ -54,21 +72,23 @@ fn sarif(report: &Report) -> Value {
             Severity::Info => "note",
         };
         // The file of a finding in the cluster is its object: a result without a location is not shown.
-        let uri = found
-            .file
-            .as_deref()
-            .map_or_else(|| found.object.replace(' ', "/"), |file| file.strip_prefix("./").unwrap_or(file).to_owned());
+        let place = found.file.clone().unwrap_or_else(|| found.object.replace(' ', "/"));
         let line = found.line.unwrap_or(1);
         json!({
             "ruleId": found.code(),
             "level": level,
             "message": {"text": found.sentence()},
             "locations": [{"physicalLocation": {
-                "artifactLocation": {"uri": uri},
+                "artifactLocation": artifact(&place),
                 "region": {"startLine": line},
             }}],
         })
     });
+    let has_stdin = report.looked.found.iter().any(|found| found.file.as_deref() == Some(STDIN));
+    let stdin = has_stdin.then(|| json!({"location": {"index": 0, "description": {"text": "stdin"}}}));
+    let notification = |level: &str, text: String| json!({"level": level, "message": {"text": text}});
+    let unread = report.unread.iter().map(|unread| notification("error", format!("{}: {}", unread.name, unread.error)));
+    let notes = report.notes.iter().map(|note| notification("note", note.clone()));
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -78,6 +98,11 @@ fn sarif(report: &Report) -> Value {
                 "version": crate::version::VERSION,
                 "rules": codes.iter().map(|code| json!({"id": code})).collect::<Vec<_>>(),
             }},
+            "artifacts": stdin.into_iter().collect::<Vec<_>>(),
+            "invocations": [{
+                "executionSuccessful": report.unread.is_empty(),
+                "toolExecutionNotifications": unread.chain(notes).collect::<Vec<_>>(),
+            }],
             "results": results.collect::<Vec<_>>(),
         }],
     })
@@ -176,6 +201,9 @@ fn summary(report: &Report) -> String {
     }
     if looked.skipped > 0 {
         let _ = write!(text, "; {} left out", counted(looked.skipped, "other object"));
+    }
+    if report.hidden > 0 {
+        let _ = write!(text, "; {} hidden by --suppress", report.hidden);
     }
     if !report.unread.is_empty() {
         let _ = write!(text, "; {} could not be read", report.unread.len());
@@ -281,7 +309,7 @@ mod tests {
                 skipped: 3,
             },
             unread: vec![Unread { name: "c.yaml".into(), error: "No such file".into() }],
-            notes: Vec::new(),
+            ..Report::default()
         }
     }
 
@@ -353,6 +381,24 @@ mod tests {
             .map(|rule| rule["id"].as_str().unwrap())
             .collect();
         assert_eq!(rules, ["core/example.com/a:b,c", "core/file", "core/spec.x"]);
+    }
+
+    #[test]
+    fn scanners_get_paths_as_uris_and_what_could_not_be_read() {
+        assert_eq!(artifact("/a/b.yaml"), json!({"uri": "file:///a/b.yaml"}));
+        let mut report = report();
+        report.looked.found[0].file = Some("d2/my dir/wéb #1:a.yaml".into());
+        report.looked.found[1].file = Some(STDIN.into());
+        let found = sarif(&report);
+        let run = &found["runs"][0];
+        let place = |at: usize| &run["results"][at]["locations"][0]["physicalLocation"]["artifactLocation"];
+        assert_eq!(place(0), &json!({"uri": "d2/my%20dir/w%C3%A9b%20%231%3Aa.yaml"}));
+        assert_eq!(place(1), &json!({"index": 0}));
+        assert_eq!(run["artifacts"], json!([{"location": {"index": 0, "description": {"text": "stdin"}}}]));
+        assert_eq!(place(2), &json!({"uri": "service/d/w"}));
+        let unread = json!([{"level": "error", "message": {"text": "c.yaml: No such file"}}]);
+        let expected = json!([{"executionSuccessful": false, "toolExecutionNotifications": unread}]);
+        assert_eq!(run["invocations"], expected);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) struct Unread {
 }
 
 /// The name of the text from stdin.
-const STDIN: &str = "<stdin>";
+pub(super) const STDIN: &str = "<stdin>";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Reads all inputs given as arguments; continues after one that cannot be read.

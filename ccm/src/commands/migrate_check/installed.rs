@@ -7,20 +7,19 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::flag::FlagValues;
-use ccm_provider::{CloudConfig, SecretKey};
-use ccm_runtime::client::Call as Request;
 use ccm_runtime::permission::SYSTEM_NAMESPACE;
 use ccm_runtime::{Client, election};
 
 use super::ACCOUNT;
-use super::objects::{ConfigMap, Container, Item, Pod};
-use super::running::{self, Component};
+use super::objects::{Container, Pod};
+use super::read;
+use super::running::{self, Component, Running};
+use super::source::{self, ConfigOfPod};
 use crate::commands::orphans::GONE;
 use crate::commands::{Call, kubeconfig, page, target};
 use crate::exit::{Exit, Failure, Verdict};
 use crate::flags::value;
 use crate::options::parse;
-use crate::providers;
 
 const CONFIG: &str = "cloud-config";
 /// The flags of commands that name a file of the user's machine, and what to do instead with `--in-cluster`.
@@ -41,17 +40,26 @@ const RESERVED: [&str; 2] = ["kube-", "openshift-"];
 struct Installed {
     pod: Pod,
     container: Container,
-    args: Vec<String>,
+    running: Running,
+    /// Why variables of its environment are unknown.
+    unread: Vec<String>,
 }
 
-/// Takes the arguments and the configuration of the installation, except what the user gave.
-pub(in crate::commands) async fn take_flags(call: &mut Call) -> Result<(), Failure> {
+impl Installed {
+    fn args(&self) -> &[String] {
+        &self.running.args
+    }
+}
+
+/// Takes the arguments and the configuration of the installation, except what the user gave. `namespace`: where it runs.
+pub(in crate::commands) async fn take_flags(call: &mut Call, namespace: Option<&str>) -> Result<(), Failure> {
     let client = kubeconfig::client(call).await?;
-    let found = only_one(find(&client).await?)?;
+    let found = only_one(find(&client, namespace).await?, namespace)?;
     let theirs = flags(call, &found)?;
     let given = |name: &str| theirs.given(name) && !call.values.given(name);
     let path = theirs.text(CONFIG);
-    let config = if given(CONFIG) && !path.is_empty() { Some(config(&client, &found, &path).await?) } else { None };
+    let config = given(CONFIG) && !path.is_empty();
+    let config = config.then(|| ConfigOfPod::new(path, &found.pod, &found.container));
     let taken: Vec<(&'static str, Vec<String>)> = theirs
         .iter()
         .filter(|(name, values)| given(name) && !is_of_pod(name, values))
@@ -70,17 +78,28 @@ pub(in crate::commands) async fn take_flags(call: &mut Call) -> Result<(), Failu
 ///
 /// A value is only known in the pod: a variable of its environment that comes from elsewhere.
 fn flags(call: &Call, found: &Installed) -> Result<FlagValues, Failure> {
-    let (theirs, _) = parse::read_on(&call.program.flags, found.args.iter().map(OsString::from));
-    let unknown = theirs.iter().find(|(name, values)| {
-        theirs.given(name) && !call.values.given(name) && values.iter().any(|value| value.contains("$("))
-    });
-    match unknown {
-        None => Ok(theirs),
-        Some((name, values)) => Err(Failure::error(format!(
-            "pod {} has --{name}={}, with a variable whose value is not in the pod's specification: add --{name}=VALUE",
+    let (theirs, _) = parse::read_on(&call.program.flags, found.args().iter().map(OsString::from));
+    // A shell replaces more than the kubelet.
+    let marks: &[&str] = if found.running.in_shell { &["$", "`", "\\"] } else { &["$("] };
+    let is_unknown = |text: &String| marks.iter().any(|mark| text.contains(mark));
+    let fail = |what: &str, fix: &str| {
+        Err(Failure::error(format!(
+            "pod {} has {what}, with a variable whose value is not in the pod's specification{}: add {fix}",
             found.pod.metadata.name,
-            values.join(",")
-        ))),
+            found.unread.concat()
+        )))
+    };
+    let unknown = theirs
+        .iter()
+        .find(|(name, values)| theirs.given(name) && !call.values.given(name) && values.iter().any(is_unknown));
+    if let Some((name, values)) = unknown {
+        return fail(&format!("--{name}={}", values.join(",")), &format!("--{name}=VALUE"));
+    }
+    // Such a word may stand for several flags.
+    let is_value = |arg: &String| theirs.iter().any(|(_, values)| values.contains(arg));
+    match found.args().iter().find(|arg| arg.starts_with(['$', '`']) && is_unknown(arg) && !is_value(arg)) {
+        Some(arg) => fail(&format!("the argument {arg}"), "the flags of the program: --cloud-provider=NAME …"),
+        None => Ok(theirs),
     }
 }
 
@@ -91,11 +110,16 @@ fn is_of_pod(name: &str, values: &[String]) -> bool {
 
 /// All pods of cloud-controller-managers: those of the usual namespace, else those of the other namespaces that are
 /// reserved for the system. What runs elsewhere may be anybody's: its arguments would send the user's credentials to the
-/// cloud that it names.
-async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
-    let mut found = Vec::new();
-    for path in [format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods"), "/api/v1/pods".to_owned()] {
-        let listed = page::each(client, &path, |pod: Pod| found.extend(of(&pod))).await;
+/// cloud that it names, unless the user names the namespace.
+async fn find(client: &Client, namespace: Option<&str>) -> Result<Vec<Installed>, Failure> {
+    let mut pods = Vec::new();
+    let places = namespace.map_or_else(|| vec![SYSTEM_NAMESPACE, ""], |namespace| vec![namespace]);
+    for path in places.into_iter().map(read::pods) {
+        let is_taken = |pod: &Pod| namespace.is_some() || is_reserved(&pod.metadata.namespace);
+        let listed = page::each(client, &path, |pod: Pod| {
+            pods.extend(Some(pod).filter(|pod| is_taken(pod) && of(pod, Vec::new()).is_some()));
+        });
+        let listed = listed.await;
         listed.map_err(|error| {
             let fix = match error.is_forbidden() {
                 true => "; you need `list` on pods, or the flags of the program: --cloud-provider=NAME …",
@@ -103,102 +127,63 @@ async fn find(client: &Client) -> Result<Vec<Installed>, Failure> {
             };
             Failure::error(format!("cannot look for the cloud-controller-manager of this cluster: {error}{fix}"))
         })?;
-        if !found.is_empty() {
+        if !pods.is_empty() {
             break;
         }
+    }
+    let mut found = Vec::new();
+    for mut pod in pods {
+        let unread = source::read_variables(client, &mut pod).await;
+        found.extend(of(&pod, unread));
     }
     Ok(found)
 }
 
-fn of(pod: &Pod) -> Option<Installed> {
-    if running::has_ended(pod) || !RESERVED.iter().any(|start| pod.metadata.namespace.starts_with(start)) {
-        return None;
-    }
-    pod.spec.containers.iter().find_map(|container| {
-        let running = running::of(pod, container)?;
-        let is_one = running.component == Component::CloudControllerManager;
-        is_one.then(|| Installed { pod: pod.clone(), container: container.clone(), args: running.args })
-    })
+fn is_reserved(namespace: &str) -> bool {
+    RESERVED.iter().any(|start| namespace.starts_with(start))
 }
 
-fn only_one(mut found: Vec<Installed>) -> Result<Installed, Failure> {
+fn of(pod: &Pod, unread: Vec<String>) -> Option<Installed> {
+    if running::has_ended(pod) {
+        return None;
+    }
+    let (container, running) = pod.spec.containers.iter().find_map(|container| {
+        let running = running::of(pod, container)?;
+        (running.component == Component::CloudControllerManager).then_some((container, running))
+    })?;
+    Some(Installed { pod: pod.clone(), container: container.clone(), running, unread })
+}
+
+fn only_one(mut found: Vec<Installed>, namespace: Option<&str>) -> Result<Installed, Failure> {
     let fix = "give the flags of the one that you mean: --cloud-provider=NAME …";
     // A trial beside the program.
     let is_trial =
-        |installed: &Installed| installed.args.iter().any(|arg| arg == "--dry-run" || arg == "--dry-run=true");
+        |installed: &Installed| installed.args().iter().any(|arg| arg == "--dry-run" || arg == "--dry-run=true");
     if !found.iter().all(is_trial) {
         found.retain(|installed| !is_trial(installed));
     }
     let names: Vec<&str> = found.iter().map(|installed| &*installed.pod.metadata.name).collect();
-    if found.iter().any(|installed| found.first().is_some_and(|first| first.args != installed.args)) {
+    if found.iter().any(|installed| found.first().is_some_and(|first| first.args() != installed.args())) {
         let text =
             format!("several cloud-controller-managers with different arguments run here ({})", names.join(", "));
         return Err(Failure::error(format!("{text}; {fix}")));
     }
     found.pop().ok_or_else(|| {
-        Failure::error(format!(
-            "no pod of a cloud-controller-manager runs in a namespace kube-… or openshift-… of this cluster; {fix}"
-        ))
+        let place = namespace
+            .map_or_else(|| "a namespace kube-… or openshift-…".to_owned(), |name| format!("the namespace {name}"));
+        Failure::error(format!("no pod of a cloud-controller-manager runs in {place} of this cluster; {fix}"))
     })
 }
 
-/// The object and the key that a file of a container comes from.
-#[derive(Debug, PartialEq, Eq)]
-enum Source {
-    Secret(String, String),
-    ConfigMap(String, String),
-}
-
-fn source(path: &str, pod: &Pod, container: &Container) -> Option<Source> {
-    let rest = |mount: &str| path.strip_prefix(mount).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    let mounts = container.volume_mounts.iter();
-    let inside = mounts.filter_map(|mount| Some((mount, rest(mount.mount_path.trim_end_matches('/'))?)));
-    let (mount, rest) = inside.max_by_key(|(mount, _)| mount.mount_path.len())?;
-    let file = format!("{}{rest}", mount.sub_path);
-    let file = file.trim_start_matches('/');
-    let key = |items: &[Item]| match items.iter().find(|item| item.path == file) {
-        Some(item) => item.key.clone(),
-        None => file.to_owned(),
-    };
-    let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
-    match (&volume.secret, &volume.config_map) {
-        (Some(secret), _) => Some(Source::Secret(secret.secret_name.clone(), key(&secret.items))),
-        (_, Some(map)) => Some(Source::ConfigMap(map.name.clone(), key(&map.items))),
-        _ => None,
-    }
-}
-
-async fn config(client: &Client, found: &Installed, path: &str) -> Result<CloudConfig, Failure> {
-    let namespace = &*found.pod.metadata.namespace;
-    let fix = "add --cloud-config=FILE with the same content, or, once this program runs there, --in-cluster";
-    let fail = |reason: String| {
-        let pod = &found.pod.metadata.name;
-        Failure::error(format!("the configuration {path} of pod {namespace}/{pod}: {reason}; {fix}"))
-    };
-    let (origin, text) = match source(path, &found.pod, &found.container) {
-        Some(Source::Secret(name, key)) => {
-            let secret = SecretKey { namespace: namespace.to_owned(), name, key };
-            let text = providers::secret(client, &secret).await.map_err(|error| fail(format!("{secret}: {error}")))?;
-            (secret.to_string(), text)
-        }
-        Some(Source::ConfigMap(name, key)) => {
-            let origin = format!("ConfigMap {namespace}/{name}, key {key}");
-            let read = Request::get(format!("/api/v1/namespaces/{namespace}/configmaps/{name}"));
-            let map: ConfigMap = client.read(&read).await.map_err(|error| fail(format!("{origin}: {error}")))?;
-            let text = map.data.get(&key).cloned();
-            let text = text.ok_or_else(|| fail(format!("{origin}: it has no such key")))?;
-            (origin, text)
-        }
-        None => return Err(fail("it is a file of the node, or of an unknown kind of volume".to_owned())),
-    };
-    Ok(CloudConfig { path: origin.into(), text })
-}
-
 /// Runs the command in the pod of the leader, with kubectl.
-pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Result<Verdict, Failure> {
+pub(in crate::commands) async fn run_inside(
+    call: &Call,
+    command: &str,
+    namespace: Option<&str>,
+) -> Result<Verdict, Failure> {
     stays_in_pod(&call.values)?;
     let client = kubeconfig::client(call).await?;
-    let mut found = find(&client).await?;
+    let mut found = find(&client, namespace).await?;
     let holder = match found.first() {
         Some(first) => holder(&client, call, &flags(call, first)?).await,
         None => String::new(),
@@ -209,7 +194,7 @@ pub(in crate::commands) async fn run_inside(call: &Call, command: &str) -> Resul
     };
     let installed = match found.iter().position(is_leader) {
         Some(at) => found.swap_remove(at),
-        None => only_one(found)?,
+        None => only_one(found, namespace)?,
     };
     flags(call, &installed)?;
     let args = kubectl(call, command, &installed);
@@ -284,7 +269,7 @@ async fn holder(client: &Client, call: &Call, theirs: &FlagValues) -> String {
 
 /// The arguments of kubectl: the program with its own arguments, and then those of the user, which win.
 fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
-    let Installed { pod, container, args } = installed;
+    let Installed { pod, container, running, .. } = installed;
     let kind = |name: &str| call.program.flags.iter().find(|flag| flag.name == name).map(|flag| flag.kind);
     let given = |name: &str| call.values.given(name) && name != super::super::IN_CLUSTER.name;
     let flag = |(name, values): (&'static str, &[String])| match kind(name) {
@@ -298,7 +283,7 @@ fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
         values.iter().map(|value| format!("--{name}={value}")).collect::<Vec<String>>()
     };
     let mut all: Vec<String> = reach.into_iter().flat_map(each).collect();
-    let program = container.command.first().filter(|path| path.starts_with('/')).map_or("/ccm", String::as_str);
+    let program = Some(&*running.program).filter(|path| path.starts_with('/')).unwrap_or("/ccm");
     // The pod has no kubeconfig with the namespace of the context.
     let words = match target::scope(&call.words, &call.values) {
         Ok(Scope::Service(service)) => vec![format!("service/{service}")],
@@ -309,11 +294,11 @@ fn kubectl(call: &Call, command: &str, installed: &Installed) -> Vec<String> {
     all.extend(["exec".to_owned()].into_iter().chain(stdin));
     all.extend(["-n", &pod.metadata.namespace, &pod.metadata.name, "-c", &container.name].map(str::to_owned));
     all.extend(["--", program, command].map(str::to_owned));
-    all.extend(words.iter().chain(args).cloned());
+    all.extend(words.iter().chain(&running.args).cloned());
     // The roles of the program do not allow it to list pods, by which a command finds the account.
     let wants_account = call.values.iter().any(|(name, _)| name == ACCOUNT.name);
-    let account = running::of(pod, container).and_then(|running| running.service_account());
-    all.extend(account.filter(|_| wants_account).map(|account| format!("--{}={account}", ACCOUNT.name)));
+    let account = running.service_account().filter(|_| wants_account);
+    all.extend(account.map(|account| format!("--{}={account}", ACCOUNT.name)));
     all.extend(own.into_iter().map(flag));
     // The command in the pod does not know that a terminal shows what it prints.
     all.extend(call.output.looks_forced().then(|| "--color=always".to_owned()));
@@ -329,55 +314,26 @@ mod tests {
     fn pod(args: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": "ccm-a", "namespace": "kube-system"},
-            "spec": {
-                "nodeName": "cp-1",
-                "volumes": [
-                    {"name": "c", "secret": {"secretName": "cloud", "items": [{"key": "k", "path": "cloud.conf"}]}},
-                    {"name": "m", "configMap": {"name": "map"}},
-                    {"name": "h", "hostPath": {"path": "/etc"}},
-                ],
-                "containers": [{
-                    "name": "ccm", "image": "example.com/ccm:1", "args": args,
-                    "volumeMounts": [
-                        {"name": "c", "mountPath": "/etc/cloud/"},
-                        {"name": "m", "mountPath": "/etc/one.conf", "subPath": "one"},
-                        {"name": "h", "mountPath": "/etc/kubernetes"},
-                    ],
-                }],
-            },
+            "spec": {"containers": [{"name": "ccm", "image": "example.com/ccm:1", "args": args}]},
         }))
         .unwrap()
     }
 
     #[test]
-    fn the_configuration_is_found_behind_the_mounts_of_the_container() {
-        let pod = pod(&json!(["--v=2"]));
-        let found = |path: &str| source(path, &pod, &pod.spec.containers[0]);
-        assert_eq!(found("/etc/cloud/cloud.conf"), Some(Source::Secret("cloud".into(), "k".into())));
-        assert_eq!(found("/etc/cloud/other"), Some(Source::Secret("cloud".into(), "other".into())));
-        assert_eq!(found("/etc/one.conf"), Some(Source::ConfigMap("map".into(), "one".into())));
-        assert_eq!(found("/etc/kubernetes/cloud.conf"), None);
-        assert_eq!(found("/etc/cloudy"), None);
-    }
-
-    #[test]
     fn several_installations_are_an_error_that_names_them() {
-        let of = |args| of(&pod(&json!([args]))).unwrap();
-        assert_eq!(only_one(vec![of("--v=2"), of("--v=2")]).ok().unwrap().args, ["--v=2"]);
-        assert_eq!(only_one(vec![of("--v=2"), of("--dry-run")]).ok().unwrap().args, ["--v=2"]);
-        assert!(only_one(vec![of("--dry-run=true")]).is_ok());
-        let error = |found| only_one(found).err().unwrap().message;
+        let of = |args| of(&pod(&json!([args])), Vec::new()).unwrap();
+        assert_eq!(only_one(vec![of("--v=2"), of("--v=2")], None).ok().unwrap().args(), ["--v=2"]);
+        assert_eq!(only_one(vec![of("--v=2"), of("--dry-run")], None).ok().unwrap().args(), ["--v=2"]);
+        assert!(only_one(vec![of("--dry-run=true")], None).is_ok());
+        let error = |found| only_one(found, None).err().unwrap().message;
         assert!(error(vec![of("--v=2"), of("--v=3")]).contains("different arguments run here (ccm-a, ccm-a)"));
         assert!(error(Vec::new()).starts_with("no pod of a cloud-controller-manager runs"));
     }
 
     #[test]
     fn a_pod_in_a_namespace_of_users_is_not_taken() {
-        let mut pod = pod(&json!(["--cloud-provider=aws"]));
-        pod.metadata.namespace = "openshift-cloud-controller-manager".into();
-        assert!(of(&pod).is_some());
-        pod.metadata.namespace = "shop".into();
-        assert!(of(&pod).is_none());
+        assert!(is_reserved("openshift-cloud-controller-manager"));
+        assert!(!is_reserved("shop"));
     }
 
     #[test]

@@ -14,8 +14,10 @@ mod rbac;
 mod read;
 mod running;
 mod services;
+mod source;
 #[cfg(test)]
 mod tests;
+mod variables;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +38,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::granted::Granted;
 pub(super) use self::installed::{run_inside, take_flags};
+pub(crate) use self::source::ConfigOfPod;
 use super::kubeconfig;
 use super::output::{self, Color, Format, Mark, Output, counted, flat};
 use super::page;

@@ -50,14 +50,27 @@ parts! {
         security_context: SecurityContext,
     }
     Mount { name: String, mount_path: String, sub_path: String, }
-    Volume { name: String, secret: Option<OfSecret>, config_map: Option<OfConfigMap>, host_path: Option<IgnoredAny>, }
+    Volume {
+        name: String,
+        secret: Option<OfSecret>,
+        config_map: Option<OfObject>,
+        projected: Option<Projected>,
+        host_path: Option<IgnoredAny>,
+    }
     OfSecret { secret_name: String, items: Vec<Item>, }
-    OfConfigMap { name: String, items: Vec<Item>, }
+    OfObject { name: String, items: Vec<Item>, }
+    Projected { sources: Vec<Projection>, }
+    Projection { secret: Option<OfObject>, config_map: Option<OfObject>, }
     /// A key of a Secret or ConfigMap, and the name of its file.
     Item { key: String, path: String, }
-    ConfigMap { data: BTreeMap<String, String>, }
-    /// Values from other sources, such as a Secret, stay empty.
-    Variable { name: String, value: String, }
+    ConfigMap {
+        data: BTreeMap<String, String>,
+        /// In base64.
+        binary_data: BTreeMap<String, String>,
+    }
+    Variable { name: String, value: String, value_from: Option<ValueFrom>, }
+    ValueFrom { config_map_key_ref: Option<KeyRef>, secret_key_ref: Option<KeyRef>, }
+    KeyRef { name: String, key: String, }
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     Toleration { key: String, operator: String, value: String, effect: String, }
     Lease { metadata: Meta, spec: LeaseSpec, }

@@ -9,6 +9,7 @@ use ccm_runtime::client::ApiError;
 
 use super::objects::{Lease, Namespace, Pod, WebhookConfiguration};
 use super::running::{Found, Running};
+use super::source;
 use crate::commands::page::{all, each};
 
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -41,14 +42,22 @@ pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> C
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{leases}/leases");
     let [validating, mutating] =
         ["validatingwebhook", "mutatingwebhook"].map(|kind| (kind, format!("{REGISTRATION}/{kind}configurations")));
-    let mut found = Found::default();
+    let (mut found, mut lacking) = (Found::default(), Vec::new());
     let (running, leases, validated, mutated, namespaces) = futures::join!(
-        each(client, &pods, |pod: Pod| found.add(&pod)),
+        each(client, &pods, |pod: Pod| match source::lacks_variables(&pod) {
+            true => lacking.push(pod),
+            false => found.add(&pod),
+        }),
         all::<Lease>(client, &leases),
         all::<WebhookConfiguration>(client, &validating.1),
         all::<WebhookConfiguration>(client, &mutating.1),
         all::<Namespace>(client, "/api/v1/namespaces"),
     );
+    for mut pod in lacking {
+        // A variable that is still unknown is shown by its name.
+        drop(source::read_variables(client, &mut pod).await);
+        found.add(&pod);
+    }
     let mut cluster = Cluster { all_webhooks: validated.is_ok() && mutated.is_ok(), ..Cluster::default() };
     let unread = &mut cluster.unread;
     cluster.running = read(unread, "pods", "flags of what runs now are not checked", running).map(|()| found.finish());

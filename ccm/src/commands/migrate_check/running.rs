@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::objects::{Container, Mount, Pod, Toleration};
+use super::variables::Variables;
 
 /// Components with relevant flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub(super) struct Running {
     pub(super) component: Component,
     /// `namespace/name`, sorted.
     pub(super) pods: Vec<String>,
+    /// Empty if the entry point of the image starts it.
+    pub(super) program: String,
     /// The arguments after the program's name.
     pub(super) args: Vec<String>,
     pub(super) account: String,
@@ -141,13 +144,15 @@ impl Found {
 }
 
 pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
-    let (component, args, in_shell) = command_line(container)?;
+    let (component, program, args, in_shell) = command_line(container)?;
     let spec = &pod.spec;
     let is_of_node = |mount: &&Mount| spec.volumes.iter().any(|it| it.name == mount.name && it.host_path.is_some());
     // The tolerations that the kubelet and controllers add do not differ between pods in a relevant way.
     Some(Running {
         component,
         pods: vec![format!("{}/{}", pod.metadata.namespace, pod.metadata.name)],
+        // The image of this program takes the path of the Go program as its first argument.
+        program: if in_shell || !container.command.is_empty() { program } else { String::new() },
         args,
         account: spec.service_account_name.clone(),
         namespace: pod.metadata.namespace.clone(),
@@ -160,50 +165,62 @@ pub(super) fn of(pod: &Pod, container: &Container) -> Option<Running> {
     })
 }
 
-/// The program of a container, its arguments, and whether a shell starts it: by the name of the program, possibly behind a
-/// wrapper (`/go-runner`) or a shell; without a command, by the name of the image or of the container.
-fn command_line(container: &Container) -> Option<(Component, Vec<String>, bool)> {
-    let command: Vec<String> = container.command.iter().map(|word| expand(word, container)).collect();
-    let args: Vec<String> = container.args.iter().map(|word| expand(word, container)).collect();
+/// The component in a container, its program, its arguments, and whether a shell starts it: by the name of the program,
+/// possibly behind a wrapper (`/go-runner`) or a shell; without a command, by the name of the image or of the container.
+fn command_line(container: &Container) -> Option<(Component, String, Vec<String>, bool)> {
+    let variables = Variables::of(container);
+    let replaced = |words: &[String]| words.iter().map(|word| variables.in_command(word)).collect::<Vec<_>>();
+    let (command, args) = (replaced(&container.command), replaced(&container.args));
     let words: Vec<String> = [command.as_slice(), args.as_slice()].concat();
     let may_be_program = |(at, word): (usize, &String)| at == 0 || at == command.len() || word.starts_with('/');
     let program = words.iter().enumerate().find_map(|(at, word)| {
         let component = Component::of_program(word).filter(|_| may_be_program((at, word)))?;
-        Some((component, words.get(at + 1..)?.to_vec(), false))
+        Some((component, word.clone(), words.get(at + 1..)?.to_vec(), false))
     });
-    let script = || words.iter().find_map(|word| in_script(word)).map(|(component, args)| (component, args, true));
+    let script = || {
+        let (component, program, args) = words.iter().find_map(|word| in_script(word, &variables))?;
+        Some((component, program, args, true))
+    };
     let image = || {
         let component = Component::of_image(container, &args).filter(|_| command.is_empty())?;
-        Some((component, args.clone(), false))
+        Some((component, String::new(), args.clone(), false))
     };
     program.or_else(script).or_else(image)
 }
 
-/// Expands `$(NAME)` as the kubelet does; unknown names are kept.
-fn expand(word: &str, container: &Container) -> String {
-    let known = container.env.iter().filter(|variable| !variable.value.is_empty());
-    known.fold(word.to_owned(), |word, variable| word.replace(&format!("$({})", variable.name), &variable.value))
-}
-
 /// The program in a line of a shell script, and its arguments.
-fn in_script(script: &str) -> Option<(Component, Vec<String>)> {
+fn in_script(script: &str, variables: &Variables<'_>) -> Option<(Component, String, Vec<String>)> {
     let joined = script.replace("\\\n", " ");
+    let variables = variables.clone().not_set_by(&joined);
     joined.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
-        let words = shell_words(line);
+        let words = shell_words(line, &variables);
         // A single word is an argument, not a script.
         let at = words.iter().position(|word| word.contains('/') && Component::of_program(word).is_some());
-        let component = Component::of_program(words.get(at?)?).filter(|_| words.len() > 1)?;
+        let program = words.get(at?)?;
+        let component = Component::of_program(program).filter(|_| words.len() > 1)?;
         let ends = |word: &&String| !matches!(&***word, ";" | "&" | "&&" | "|" | "||") && !word.contains('>');
-        Some((component, words.iter().skip(at? + 1).take_while(ends).cloned().collect()))
+        Some((component, program.clone(), words.iter().skip(at? + 1).take_while(ends).cloned().collect()))
     })
 }
 
-/// Splits at spaces outside quotes, and removes the quotes.
-fn shell_words(line: &str) -> Vec<String> {
+/// Splits at spaces outside quotes, removes the quotes, and replaces known variables.
+fn shell_words(line: &str, variables: &Variables<'_>) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
-    for c in line.chars() {
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        let is_variable = c == '$' && quote != Some('\'');
+        if let Some((value, after)) = is_variable.then(|| variables.in_script(rest.as_str())).flatten() {
+            for c in value.chars() {
+                match quote.is_none() && c.is_whitespace() {
+                    true => words.extend(word.take()),
+                    false => word.get_or_insert_default().push(c),
+                }
+            }
+            rest = after.chars();
+            continue;
+        }
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (Some(_), c) => word.get_or_insert_default().push(c),
@@ -305,6 +322,23 @@ mod tests {
         assert!(of(json!({"command": ["/bin/bash", "-c", "exec /bin/aws-cloud-controller-manager --v=2"]})));
         assert!(!of(json!({"command": ["/bin/aws-cloud-controller-manager", "--v=2"]})));
         assert!(!of(json!({"image": "example.com/ccm:v0.1.0", "args": ["--v=2"]})));
+    }
+
+    #[test]
+    fn the_program_is_that_of_the_command_or_script_and_not_of_the_image() {
+        let of = |container: Value| running(&json!([container])).remove(0).program;
+        assert_eq!(of(json!({"command": ["/bin/sh", "-c", "exec /opt/ccm --v=2"]})), "/opt/ccm");
+        assert_eq!(of(json!({"command": ["/go-runner"], "args": ["/bin/ccm", "--v=2"]})), "/bin/ccm");
+        assert_eq!(of(json!({"args": ["/bin/openstack-cloud-controller-manager", "--v=2"]})), "");
+        assert_eq!(of(json!({"image": "example.com/ccm:1"})), "");
+    }
+
+    #[test]
+    fn a_script_has_the_variables_of_its_container() {
+        let env = json!([{"name": "CN", "value": "a b"}, {"name": "MORE", "value": "--v=2  --x=$(CN)"}]);
+        let script = r#"exec /bin/ccm "--cluster-name=${CN}" --y='$CN' --cluster-cidr=$CIDR $MORE"#;
+        let args = ["--cluster-name=a b", "--y=$CN", "--cluster-cidr=$CIDR", "--v=2", "--x=a", "b"];
+        assert_eq!(running(&json!([{"command": ["/bin/sh", "-c", script], "env": env}]))[0].args, args);
     }
 
     #[test]

@@ -26,8 +26,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use tokio::time::Instant;
 
 use crate::limit::Limiter;
@@ -72,8 +72,15 @@ enum Identity {
     Account(Arc<Token>),
 }
 
+/// Reads null as the default.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
 #[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
 struct List<T> {
+    #[serde(deserialize_with = "or_default")]
     items: Vec<T>,
 }
 

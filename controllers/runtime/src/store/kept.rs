@@ -13,8 +13,10 @@ use ccm_provider::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::intern::Interner;
+use crate::client::or_default;
 
 /// A kind of object that can be kept in a store.
 pub trait Cached: PartialEq + Send + Sync + Sized + 'static {
@@ -26,8 +28,16 @@ pub trait Cached: PartialEq + Send + Sync + Sized + 'static {
     const SELECTOR: Option<&'static str> = None;
     /// Plural name.
     const NAME: &'static str;
-    /// Parses one object.
-    fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error>;
+    /// Parses one object; may refuse nulls.
+    fn parse(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error>;
+    /// Parses one object. As in Go, null is the same as an absent field.
+    fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+        Self::parse(json, keep).or_else(|error| {
+            let mut object = serde_json::from_str(json)?;
+            remove_nulls(&mut object);
+            Self::parse(&object.to_string(), keep).map_err(|_| error)
+        })
+    }
     /// Identity.
     fn key(&self) -> Self::Key;
     /// The key from the metadata alone.
@@ -97,8 +107,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Map<'a> {
     }
 }
 
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
 }
 
 #[derive(Deserialize)]
@@ -144,7 +161,7 @@ struct NodeSpecWire<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TaintWire<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     key: Text<'a>,
     #[serde(borrow, default)]
     value: Text<'a>,
@@ -165,15 +182,15 @@ struct NodeStatusWire<'a> {
 
 #[derive(Deserialize)]
 struct AddressWire<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default)]
     kind: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     address: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct ConditionWire<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default)]
     kind: Text<'a>,
     #[serde(borrow, default)]
     status: Text<'a>,
@@ -186,7 +203,7 @@ impl Cached for Node {
     const PATH: &'static str = "/api/v1/nodes";
     const NAME: &'static str = "nodes";
 
-    fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let wire: NodeWire<'_> = serde_json::from_str(json)?;
         let intern = |text: &Text<'_>| keep.interner.get(&text.0);
         let name: Arc<str> = wire.metadata.name.0.as_ref().into();
@@ -254,7 +271,7 @@ impl Cached for Service {
     const PATH: &'static str = "/api/v1/services";
     const NAME: &'static str = "services";
 
-    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let mut service: Self = serde_json::from_str(json)?;
         service.metadata.annotations.remove(LAST_APPLIED);
         Ok(service)
@@ -279,7 +296,7 @@ impl Cached for PersistentVolume {
     const NAME: &'static str = "persistentvolumes";
 
     /// A volume that needs no labels, because it has its topology or no cloud source, keeps only its topology labels.
-    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let mut volume: Self = serde_json::from_str(json)?;
         let settled = volume.topology().is_some() || VolumeSource::of(&volume, &VolumeSource::ALL).is_none();
         if settled {
@@ -310,6 +327,9 @@ impl Cached for PersistentVolume {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::{EndpointSlice, Namespace};
     use super::*;
 
     #[test]
@@ -358,6 +378,54 @@ mod tests {
         assert_eq!(node.ready, Some(ConditionStatus::False));
         assert_eq!(node.network_unavailable.as_ref().unwrap().0, ConditionStatus::True);
         assert!(!node.deleting);
+    }
+
+    /// Copies of a value, each with another field null.
+    fn with_a_null(value: &Value) -> Vec<Value> {
+        match value {
+            Value::Array(items) => items.iter().flat_map(with_a_null).map(|item| vec![item].into()).collect(),
+            Value::Object(fields) => {
+                let with = |(key, field): (&String, &Value)| {
+                    let others = with_a_null(field).into_iter().chain([Value::Null]);
+                    others.map(|new| [fields.clone(), [(key.clone(), new)].into_iter().collect()]).collect::<Vec<_>>()
+                };
+                fields.iter().flat_map(with).map(|parts| parts.into_iter().flatten().collect()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_field_may_be_null() {
+        fn reads<T: Cached>(object: &Value) {
+            for copy in with_a_null(object).iter().filter(|copy| copy["metadata"]["name"].is_string()) {
+                T::decode(&copy.to_string(), &FieldFilter::default()).unwrap_or_else(|error| panic!("{error}: {copy}"));
+            }
+        }
+        let metadata = json!({"name": "n", "namespace": "a", "uid": "u", "resourceVersion": "7", "generation": 1,
+            "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["x"]});
+        reads::<Node>(&json!({
+            "metadata": metadata,
+            "spec": {"providerID": "fake://n", "podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"],
+                "taints": [{"key": "k", "value": "v", "effect": "e", "timeAdded": "t"}]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "r"}]},
+        }));
+        let mut service = Service::default();
+        service.spec.ports.push(Default::default());
+        let ports = json!([{"port": 80, "protocol": "TCP", "error": "e"}]);
+        let conditions = json!([{"type": "t", "status": "True", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "r", "message": "m"}]);
+        let ingress = json!([{"ip": "192.0.2.1", "hostname": "h", "ipMode": "VIP", "ports": ports}]);
+        reads::<Service>(&json!({
+            "metadata": metadata,
+            "spec": service.spec,
+            "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions},
+        }));
+        reads::<PersistentVolume>(&json!({"metadata": metadata, "spec": {"csi": {"driver": "d"}}}));
+        let endpoints = json!([{"nodeName": "n", "conditions": {"ready": true}}]);
+        reads::<EndpointSlice>(&json!({"metadata": metadata, "endpoints": endpoints}));
+        reads::<Namespace>(&json!({"metadata": metadata}));
     }
 
     #[test]

@@ -442,7 +442,7 @@ mod tests {
         const PATH: &'static str = "";
         const NAME: &'static str = "slow";
 
-        fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+        fn parse(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
             Ok(Self(serde_json::from_str(json)?, None))
         }
 

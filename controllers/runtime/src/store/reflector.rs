@@ -247,14 +247,21 @@ impl<T: Cached> Reflector<T> {
 
     async fn list_in_pages(&mut self) -> Result<(), Ended> {
         let mut seen = BTreeSet::new();
-        let mut next = String::new();
+        let (mut next, mut limit) = (String::new(), PAGE);
         loop {
-            let mut path = self.collection(&format!("limit={PAGE}"));
+            let mut path = self.collection(&format!("limit={limit}"));
             if !next.is_empty() {
                 path.push_str("&continue=");
                 path.push_str(&next);
             }
-            let page = self.client.send(&Call::get(path)).await?;
+            let page = match self.client.send(&Call::get(path)).await {
+                // As client-go: pages may always take longer than the server keeps the version.
+                Err(error) if error.is_gone() && !next.is_empty() => {
+                    (seen, next, limit) = (BTreeSet::new(), String::new(), 0);
+                    continue;
+                }
+                page => page?,
+            };
             let page = Page::read(&page)?;
             if next.is_empty() {
                 self.check_age(page.metadata.resource_version)?;

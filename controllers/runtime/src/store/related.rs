@@ -85,7 +85,7 @@ impl Cached for EndpointSlice {
     const NAME: &'static str = "endpointslices";
 
     /// An endpoint whose readiness is not known counts as ready, as the API documents.
-    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         let SliceWire { metadata, endpoints } = serde_json::from_str(json)?;
         let ready = endpoints.into_iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false));
         Ok(Self {
@@ -115,7 +115,7 @@ impl Cached for Namespace {
     const PATH: &'static str = "/api/v1/namespaces";
     const NAME: &'static str = "namespaces";
 
-    fn decode(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
+    fn parse(json: &str, _keep: &FieldFilter) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Wire {
             metadata: Meta,

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::Cached;
 use crate::client::ApiError;
+use crate::client::or_default;
 
 /// One line of a watch.
 pub(super) struct WatchEvent<'a> {
@@ -47,7 +48,7 @@ pub(super) struct Code {
 
 #[derive(Deserialize, Default)]
 pub(super) struct Object<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "or_default")]
     pub(super) metadata: Meta<'a>,
 }
 
@@ -60,10 +61,11 @@ impl<'a> Object<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Meta<'a> {
+    #[serde(deserialize_with = "or_default")]
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) resource_version: &'a str,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "or_default")]
     pub(super) annotations: BookmarkAnnotations<'a>,
 }
 
@@ -86,7 +88,7 @@ pub(super) struct BookmarkAnnotations<'a> {
 pub(super) struct Page<'a> {
     #[serde(borrow)]
     pub(super) metadata: ListMeta<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "or_default")]
     pub(super) items: Vec<&'a RawValue>,
 }
 
@@ -143,6 +145,15 @@ mod tests {
         let other = WatchEvent::read(b"{ \"object\": {\"a\": 1}, \"type\": \"DELETED\" }\n").unwrap();
         assert_eq!((other.kind, other.object), ("DELETED", "{\"a\": 1}"));
         assert!(WatchEvent::read(b"<html>").is_err());
+    }
+
+    #[test]
+    fn null_is_an_empty_list_and_an_answer_without_items_is_none() {
+        let page = Page::read(br#"{"metadata": {"resourceVersion": "7"}, "items": null}"#).unwrap();
+        assert_eq!((page.items.len(), page.metadata.resource_version), (0, "7"));
+        assert!(Page::read(br#"{"metadata": {"resourceVersion": "7"}}"#).is_err());
+        let metadata = Object::read(r#"{"metadata": {"namespace": null, "name": "n", "annotations": null}}"#).metadata;
+        assert_eq!((metadata.namespace, metadata.name), ("", "n"));
     }
 
     #[test]

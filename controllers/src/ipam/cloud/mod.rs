@@ -91,7 +91,9 @@ pub(super) fn start(
         move |change| controller.changed(&change)
     });
     async move {
-        shared.nodes.synced().await;
+        if shared.leadership.until_ended(shared.nodes.synced()).await.is_none() {
+            return;
+        }
         runner::run(controller, queue, Limits { batch: 5000, groups: PARTS }, shared.leadership, shared.metrics).await;
     }
 }
@@ -146,7 +148,10 @@ impl Reconciler for CloudController {
         }
         let nodes = self.due(&keys);
         let asked: Vec<NodeRef> = nodes.iter().flatten().cloned().collect();
-        let answers = self.read(&asked).await;
+        let answers = match self.shared.read(self.read(&asked)).await {
+            Ok(answers) => answers,
+            Err(ending) => return keys.into_iter().map(|key| (key, Err(ending.clone()))).collect(),
+        };
         for (node, _) in asked.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
             self.unread().remove(&node.name);
         }

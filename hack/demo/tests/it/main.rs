@@ -10,8 +10,9 @@ mod openstack;
 #[cfg(not(feature = "aws"))]
 mod without_aws;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The test takes a few seconds; generous for busy machines.
@@ -87,17 +88,44 @@ fn assert_recommended_files_exist(log: &str) {
     }
 }
 
+fn interrupt(child: &Child) {
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn the_last_act_explains_a_service_that_it_creates() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut child = demo(temp.path(), &["--fast", "--keep"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut text = String::new();
+    // The flags are the last words before the wait.
+    for line in lines.skip_while(|line| !line.contains("Now you")) {
+        text.push_str(&line);
+        text.push(' ');
+        if line.contains("--cloud-config=") {
+            break;
+        }
+    }
+    let mut words = text.split_whitespace();
+    let file = words.find(|word| word.contains("/shop.yaml")).unwrap();
+    let manifest = std::fs::read_to_string(file.trim_end_matches(';')).unwrap();
+    let name = words.find_map(|word| word.strip_prefix("default/")).unwrap().trim_end_matches(',');
+    assert!(manifest.contains(&format!("{{name: {name}}}")), "{manifest}");
+    interrupt(&child);
+    child.wait().unwrap();
+}
+
 #[test]
 fn an_interrupt_ends_the_tour_cleanly() {
     let temp = tempfile::tempdir().unwrap();
-    let mut child = demo(temp.path(), &[]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = demo(temp.path(), &[]).stdout(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     while left(temp.path()).is_empty() {
         assert!(began.elapsed() < LIMIT);
         std::thread::sleep(Duration::from_millis(20));
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    interrupt(&child);
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     assert_eq!(left(temp.path()), Vec::<PathBuf>::new());

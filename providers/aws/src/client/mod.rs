@@ -17,10 +17,13 @@ pub(crate) mod write;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ccm_kit::call::CallError;
+use ccm_kit::call::{CallError, Meaning};
 
 pub(crate) use id::{Id, Made, Object};
 pub(crate) use write::Write;
+
+/// The TLS policy that AWS gives a new listener.
+pub(crate) const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// Tags by key.
 pub(crate) type Tags = BTreeMap<String, String>;
@@ -95,6 +98,11 @@ pub(crate) trait Api: ReadEc2 + ReadElb + ReadElbV2 + std::fmt::Debug {
     /// Checks with `DryRun` whether EC2 would carry out a write; nothing changes. Success means that it would; a
     /// missing permission is an error with the code `UnauthorizedOperation`. Elastic Load Balancing has no dry run.
     async fn dry_run(&self, write: &write::Ec2Write) -> Answer<()>;
+}
+
+/// Whether this program cannot use an operation: its role lacks the permission, or AWS does not know the operation.
+pub(crate) fn is_unavailable(error: &ApiError) -> bool {
+    matches!(error.meaning(), Meaning::Denied | Meaning::Unsupported)
 }
 
 /// Whether a message of AWS names an object: its name or ID as a whole word, not as a part of a longer one.

@@ -130,7 +130,7 @@ pub(crate) struct ListenerSettings {
     pub(crate) protocol: String,
     /// ARN of the certificate, with `TLS`.
     pub(crate) certificate: Option<String>,
-    /// With `TLS`; `None` leaves AWS's default.
+    /// With `TLS`; `None` leaves what the listener has, or AWS's default if it is new.
     pub(crate) ssl_policy: Option<String>,
     pub(crate) target_group: Id,
 }

@@ -113,7 +113,12 @@ fn ownership(env: &Env, about: &str, marks: &Marks) -> Option<Fact> {
             format!("{READS_TAGS} is not granted: its name shows that it is this cluster's"),
             "add the permission to the policy of the role (manifests/aws/iam)",
         )),
-        Claim::Unread(Unread::NotShown) => Some(Fact::waiting(about, "AWS does not show its tags yet")),
+        Claim::Unread(Unread::Unsupported) => {
+            Some(Fact::good(about, format!("AWS does not know {READS_TAGS}: its name shows that it is this cluster's")))
+        }
+        Claim::Unread(Unread::NotShown | Unread::Hidden) => {
+            Some(Fact::waiting(about, "AWS does not show its tags yet"))
+        }
         claim if claim.is_ours() => None,
         _ => Some(Fact::bad(
             about,

@@ -1,7 +1,8 @@
 //! Whose an object is: one answer for plans, the guard, deletions, `explain` and `orphans`.
 //!
 //! Names prove less than tags: a cluster that was restored from a backup has the Services, and so the names, of the
-//! original. Where the role of this process may not read tags, names decide, as in the Go program.
+//! original. Where the role of this process may not read tags, or AWS does not know that operation, names decide, as in
+//! the Go program.
 
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
@@ -44,8 +45,8 @@ impl Claim {
     /// Whether this process may change the object.
     pub(crate) fn is_ours(self) -> bool {
         match self {
-            Self::Own | Self::HalfMade | Self::FormerName | Self::Unread(Unread::Denied) => true,
-            Self::Foreign | Self::Unread(Unread::NotShown) => false,
+            Self::Own | Self::HalfMade | Self::FormerName | Self::Unread(Unread::Denied | Unread::Unsupported) => true,
+            Self::Foreign | Self::Unread(Unread::NotShown | Unread::Hidden) => false,
         }
     }
 }
@@ -71,11 +72,11 @@ pub(crate) fn target_group(desired: &Wanted, observed: &Observed, found: &Target
         Marks::Read(tags) if env.ownership.is_member(tags) && is_of_service(tags, &desired.service) => Claim::Own,
         Marks::Read(tags) if behind && has_name && !names_another(tags, desired, env) => Claim::HalfMade,
         Marks::Read(_) => Claim::Foreign,
-        Marks::Unread(Unread::NotShown) => Claim::Unread(Unread::NotShown),
-        Marks::Unread(Unread::Denied) => {
+        Marks::Unread(why @ (Unread::NotShown | Unread::Hidden)) => Claim::Unread(*why),
+        Marks::Unread(why) => {
             let former = found.group.balancers.iter().any(|arn| names::is_balancer(arn, &desired.name));
             let named = desired.target_groups.contains(&found.group.name);
-            if behind || former || named || found.was_behind { Claim::Unread(Unread::Denied) } else { Claim::Foreign }
+            if behind || former || named || found.was_behind { Claim::Unread(*why) } else { Claim::Foreign }
         }
     }
 }
@@ -147,7 +148,7 @@ pub(crate) fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
 /// The error if a balancer of the Service's name is not ours, or AWS does not show whose it is.
 pub(crate) fn check(desired: &Wanted, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
+        Claim::Unread(why @ (Unread::NotShown | Unread::Hidden)) => Err(balancer_not_shown(desired, why)),
         claim if claim.is_ours() => Ok(()),
         _ => Err(not_tagged(desired, env, "delete it or the Service")),
     }
@@ -166,23 +167,32 @@ fn not_tagged(desired: &Wanted, env: &Env, otherwise: &str) -> ProviderError {
 /// (Upstream deletes by name alone.)
 pub(crate) fn check_deletion(desired: &Wanted, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
     match balancer(marks, env) {
-        Claim::Unread(Unread::NotShown) => Err(balancer_not_shown(desired)),
+        Claim::Unread(why @ (Unread::NotShown | Unread::Hidden)) => Err(balancer_not_shown(desired, why)),
         Claim::Foreign if !marks.read().is_some_and(names_a_cluster) => Err(not_tagged(desired, env, "delete it")),
         claim => Ok(claim.is_ours()),
     }
 }
 
-fn balancer_not_shown(desired: &Wanted) -> ProviderError {
-    not_shown(&format!("load balancer {}", desired.name))
+fn balancer_not_shown(desired: &Wanted, why: Unread) -> ProviderError {
+    not_shown(&format!("load balancer {}", desired.name), why)
 }
 
-pub(crate) fn group_not_shown(found: &TargetGroup) -> ProviderError {
-    not_shown(&format!("target group {}", found.group.name))
+pub(crate) fn group_not_shown(found: &TargetGroup, why: Unread) -> ProviderError {
+    not_shown(&format!("target group {}", found.group.name), why)
 }
 
 /// The answer while AWS shows an object without its tags.
-fn not_shown(object: &str) -> ProviderError {
-    ProviderError::in_progress(format!("AWS does not show the tags of {object} yet"), super::settling::AGAIN)
+fn not_shown(object: &str, why: Unread) -> ProviderError {
+    match why {
+        Unread::Hidden => ProviderError::retry(
+            format!(
+                "AWS has not shown the tags of {object} for a minute: nothing else says whose it is, so it is left alone; \
+                 look at them in the console, and tag it if it has none"
+            ),
+            super::reads::SHORT,
+        ),
+        _ => ProviderError::in_progress(format!("AWS does not show the tags of {object} yet"), super::settling::AGAIN),
+    }
 }
 
 /// A finding if names decide.
@@ -190,13 +200,18 @@ fn without_tags(observed: &Observed) -> Option<Finding> {
     let classic = observed.classic.iter().map(|found| &found.tags);
     let network = observed.network.iter().map(|found| &found.tags);
     let mut marks = classic.chain(network).chain(observed.target_groups().map(|found| &found.tags));
-    let text = "not granted: names show which load balancers are this cluster's, as in aws-cloud-controller-manager; a \
-                cluster that was restored from a backup would take those of the original. Add it to the policy of the \
-                role (manifests/aws/iam)";
-    marks.any(|marks| *marks == Marks::Unread(Unread::Denied)).then(|| Finding::warning(READS_TAGS, text))
+    let (why, remedy) = match marks.find(|marks| marks.are_refused())? {
+        Marks::Unread(Unread::Unsupported) => ("AWS does not know this operation", ""),
+        _ => ("not granted", ". Add it to the policy of the role (manifests/aws/iam)"),
+    };
+    let text = format!(
+        "{why}: names show which load balancers are this cluster's, as in aws-cloud-controller-manager; a cluster that was \
+         restored from a backup would take those of the original{remedy}"
+    );
+    Some(Finding::warning(READS_TAGS, text))
 }
 
-/// A finding for each permission that is missing and not needed.
+/// A finding for each permission that is missing and not needed, and for other failed reads that nothing needs.
 pub(crate) fn denied_reads(observed: &Observed) -> impl Iterator<Item = Finding> {
     let groups = observed.groups_denied.then(|| {
         let text = "not granted: managed security groups that a load balancer had before are not found. Add it to the \
@@ -208,15 +223,25 @@ pub(crate) fn denied_reads(observed: &Observed) -> impl Iterator<Item = Finding>
                     Add it to the policy of the role (manifests/aws/iam) if there may be any";
         Finding::warning(LISTS_TARGET_GROUPS, text)
     });
-    without_tags(observed).into_iter().chain(target_groups).chain(groups)
+    let other_kinds = [("classic", &observed.unread_classic), ("network", &observed.unread_network)];
+    let other_kinds = other_kinds.into_iter().filter_map(|(kind, error)| {
+        let text = format!("not known whether a {kind} one is left from an earlier annotation: {}", error.as_ref()?);
+        Some(Finding::warning("load balancer", text))
+    });
+    without_tags(observed).into_iter().chain(target_groups).chain(groups).chain(other_kinds)
 }
 
 /// The error of commands that need the tags.
-pub(crate) fn denied() -> ProviderError {
-    let class = ErrorClass::Denied { action: READS_TAGS.to_owned() };
-    let text = format!(
-        "ccm lacks {READS_TAGS}: the tags of load balancers cannot be read, so nothing shows what was left over; add it \
-         to the policy of its role (manifests/aws/iam)"
-    );
-    ProviderError::new(class, text)
+pub(crate) fn refused(marks: &Marks) -> Option<ProviderError> {
+    let (class, why, remedy) = match marks {
+        Marks::Unread(Unread::Denied) => (
+            ErrorClass::Denied { action: READS_TAGS.to_owned() },
+            "ccm lacks",
+            "; add it to the policy of its role (manifests/aws/iam)",
+        ),
+        Marks::Unread(Unread::Unsupported) => (ErrorClass::Unsupported, "AWS does not know", ""),
+        Marks::Read(_) | Marks::Unread(Unread::NotShown | Unread::Hidden) => return None,
+    };
+    let text = "the tags of load balancers cannot be read, so nothing shows what was left over";
+    Some(ProviderError::new(class, format!("{why} {READS_TAGS}: {text}{remedy}")))
 }

@@ -75,6 +75,12 @@ pub(crate) struct Observed {
     /// Set if attributes or policies could not be read: everything else is planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unread_settings: Option<ProviderError>,
+    /// Set if nothing shows whether a classic balancer is left from an earlier annotation: everything else is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread_classic: Option<ProviderError>,
+    /// The same for a network balancer or its target groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread_network: Option<ProviderError>,
     /// Whether not even targets and instances could be read: only the address of the balancer is known.
     #[serde(default)]
     pub(crate) only_address: bool,

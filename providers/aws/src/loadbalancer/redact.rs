@@ -37,6 +37,8 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         unread: _,
         unread_groups: _,
         unread_settings: _,
+        unread_classic: _,
+        unread_network: _,
         only_address: _,
         node_groups: _,
         unread_targets: _,

@@ -7,19 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Interrupted, Misses};
 use ccm_provider::ProviderError;
 use futures::FutureExt;
 
 use crate::client::ec2::AvailabilityZone;
 use crate::client::operation::{Operation, Service};
-use crate::client::{Api, ApiError};
+use crate::client::{Api, ApiError, is_unavailable};
 
 /// Time before a zone unknown to EC2 is looked up again.
 const MISS_KEPT: Duration = Duration::from_secs(60);
 
-/// Time before a denied read is tried again.
+/// Time before a refused read is tried again.
 const DENIED_KEPT: Duration = Duration::from_secs(300);
 
 pub(crate) type ByName = BTreeMap<String, AvailabilityZone>;
@@ -44,8 +43,8 @@ impl Zones {
         Self { read: Cached::new(read, interrupted), unknown: Misses::new(MISS_KEPT), denied: Misses::new(DENIED_KEPT) }
     }
 
-    /// All zones, read again if a wanted zone is not among the known ones. `None`: the role lacks the permission, which
-    /// older policies of this program's predecessors do not grant.
+    /// All zones, read again if a wanted zone is not among the known ones. `None`: AWS does not know the operation, or
+    /// the role lacks the permission, which older policies of this program's predecessors do not grant.
     pub(crate) async fn knowing<'a>(
         &self,
         wanted: impl IntoIterator<Item = &'a str>,
@@ -60,7 +59,7 @@ impl Zones {
             return Ok(None);
         }
         let zones = match self.read.get(Duration::ZERO, None).await {
-            Err(error) if error.meaning() == Meaning::Denied => {
+            Err(error) if is_unavailable(&error) => {
                 tracing::warn!(%error, "no label for the ID of the zone, and zones of all kinds are used");
                 self.denied.add(());
                 return Ok(None);

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::call::Meaning;
 use ccm_kit::routes::{Entry, Observed, RouteTable, Table, Target};
 use ccm_kit::{Cached, Interrupted, PlannedRoutes};
 use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 use crate::client::ec2;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, RouteTarget};
-use crate::client::{Answer, Api, ApiError, Query, Write};
+use crate::client::{Answer, Api, ApiError, Query, Write, is_unavailable};
 use crate::node::fleet::{Fleet, Member};
 use crate::node::identity::{InstanceId, instance_of};
 use crate::ownership::Ownership;
@@ -103,9 +102,9 @@ impl VpcTable {
 }
 
 impl VpcTable {
-    /// Replaces a route, whose target is gone, without the permission for `ReplaceRoute`, which upstream does not need.
-    async fn replace_in_two(&self, call: &Ec2Write, denied: ApiError) -> Result<(), ProviderError> {
-        let Ec2Write::ReplaceRoute { table, destination, target } = call else { return Err(denied.into()) };
+    /// Replaces a route, whose target is gone, without `ReplaceRoute`, which upstream does not use.
+    async fn replace_in_two(&self, call: &Ec2Write, error: ApiError) -> Result<(), ProviderError> {
+        let Ec2Write::ReplaceRoute { table, destination, target } = call else { return Err(error.into()) };
         let (table, destination) = (table.clone(), destination.clone());
         let delete = Ec2Write::DeleteRoute { table: table.clone(), destination: destination.clone() };
         let create = Ec2Write::CreateRoute { table, destination, target: target.clone() };
@@ -156,7 +155,7 @@ impl RouteTable for VpcTable {
         match self.api.write(&Write::Ec2(write.call.clone())).await {
             Err(error)
                 if matches!(write.call, Ec2Write::DeleteRoute { .. }) && error.is(&["InvalidRoute.NotFound"]) => {}
-            Err(error) if error.meaning() == Meaning::Denied => self.replace_in_two(&write.call, error).await?,
+            Err(error) if is_unavailable(&error) => self.replace_in_two(&write.call, error).await?,
             answer => drop(answer?),
         }
         if let Some(instance) = &write.changes {

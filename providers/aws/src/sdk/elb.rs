@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use aws_sdk_elasticloadbalancing::types as sdk;
 
+use super::convert::present;
 use super::{SdkApi, all_known, chunks, malformed, some, time};
 use crate::client::elb::{
     AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener, ListenerDescription, LoadBalancer, Policy,
@@ -120,7 +121,7 @@ fn listener(from: sdk::Listener) -> Listener {
         instance_protocol: from.instance_protocol.unwrap_or_else(|| from.protocol.clone()),
         protocol: from.protocol,
         instance_port: from.instance_port,
-        certificate: from.ssl_certificate_id.filter(|arn| !arn.is_empty()),
+        certificate: present(from.ssl_certificate_id),
     }
 }
 

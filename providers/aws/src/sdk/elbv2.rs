@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use aws_sdk_elasticloadbalancingv2::types as sdk;
 
+use super::convert::present;
 use super::{SdkApi, all_known, known, some, time, word};
 use crate::client::elbv2::{
     BalancerZone, HealthCheck, Listener, LoadBalancer, SubnetMapping, Target, TargetGroup, TargetHealth, Which,
@@ -149,8 +150,8 @@ fn listener(from: sdk::Listener) -> Listener {
         arn: from.listener_arn.unwrap_or_default(),
         port: from.port.unwrap_or_default(),
         protocol: word(from.protocol),
-        certificates: certificates.filter_map(|certificate| certificate.certificate_arn).collect(),
-        ssl_policy: from.ssl_policy,
+        certificates: certificates.filter_map(|certificate| present(certificate.certificate_arn)).collect(),
+        ssl_policy: present(from.ssl_policy),
         target_group: from.default_actions.unwrap_or_default().into_iter().find_map(forward),
     }
 }
@@ -158,7 +159,7 @@ fn listener(from: sdk::Listener) -> Listener {
 /// The target group of an action: AWS answers in the short form, the long one, or both.
 fn forward(from: sdk::Action) -> Option<String> {
     let groups = from.forward_config.and_then(|config| config.target_groups).unwrap_or_default();
-    from.target_group_arn.or_else(|| groups.into_iter().find_map(|group| group.target_group_arn))
+    present(from.target_group_arn).or_else(|| groups.into_iter().find_map(|group| present(group.target_group_arn)))
 }
 
 fn target_group(from: sdk::TargetGroup) -> TargetGroup {
@@ -172,7 +173,7 @@ fn target_group(from: sdk::TargetGroup) -> TargetGroup {
         health_check: HealthCheck {
             protocol: word(from.health_check_protocol),
             port: from.health_check_port.unwrap_or_default(),
-            path: from.health_check_path.filter(|path| !path.is_empty()),
+            path: present(from.health_check_path),
             interval: from.health_check_interval_seconds.unwrap_or_default(),
             timeout: from.health_check_timeout_seconds,
             healthy_threshold: from.healthy_threshold_count.unwrap_or_default(),

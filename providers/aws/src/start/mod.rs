@@ -43,18 +43,18 @@ pub(crate) trait Metadata: Send + Sync {
     async fn instance_id(&self) -> Result<String, String>;
 }
 
-/// The identity document of an instance. Absent fields are empty.
+/// The identity document of an instance. A field may be absent or null.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Identity {
-    pub(crate) region: String,
-    pub(crate) availability_zone: String,
-    pub(crate) instance_type: String,
-    pub(crate) architecture: String,
-    pub(crate) instance_id: String,
-    pub(crate) private_ip: String,
-    pub(crate) account_id: String,
-    pub(crate) image_id: String,
+    pub(crate) region: Option<String>,
+    pub(crate) availability_zone: Option<String>,
+    pub(crate) instance_type: Option<String>,
+    pub(crate) architecture: Option<String>,
+    pub(crate) instance_id: Option<String>,
+    pub(crate) private_ip: Option<String>,
+    pub(crate) account_id: Option<String>,
+    pub(crate) image_id: Option<String>,
 }
 
 #[derive(Debug)]
@@ -129,8 +129,10 @@ async fn region(config: &Config, metadata: &dyn Metadata) -> Result<String, Prov
     }
     tracing::info!("Loading region from metadata service");
     match identity {
-        Ok(identity) if !identity.region.is_empty() => Ok(identity.region),
-        Ok(_) => Err(no_region("the instance identity document names none")),
+        Ok(identity) => identity
+            .region
+            .filter(|region| !region.is_empty())
+            .ok_or_else(|| no_region("the instance identity document names none")),
         Err(error) => Err(no_region(&error)),
     }
 }

@@ -17,7 +17,7 @@ struct Host {
 impl Host {
     /// On the first of several instances.
     fn on_instance() -> Self {
-        let identity = Identity { region: "us-west-2".to_owned(), ..Identity::default() };
+        let identity = Identity { region: Some("us-west-2".to_owned()), ..Identity::default() };
         Self { identity: Some(identity), instance_id: Some(id(1)), world: Arc::new(World::with(3)), ..Self::default() }
     }
 

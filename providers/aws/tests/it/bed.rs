@@ -11,11 +11,13 @@ use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options, World};
 use ccm_cloudsim::core::clock::Mode;
+use ccm_cloudsim::core::faults::Fault;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node, NodeRef, ProviderError,
     ProviderFactory, Service, ServiceAction,
 };
+use ccm_provider_contract::TestCluster;
 use serde_json::{Value, json};
 
 use crate::leader::{leading, lend};
@@ -103,6 +105,18 @@ impl Bed {
         let provider = provider(config, &FlagValues::default()).await;
         lend(&self.aws, &*provider).await;
         provider.load_balancer().unwrap()
+    }
+
+    /// The balancers of a new process that cannot connect to these services, and the cluster with its events.
+    pub(crate) async fn without(&self, services: &[&str]) -> (Arc<dyn LoadBalancer>, Arc<TestCluster>) {
+        let mut config = self.config.clone();
+        for service in services {
+            let at = |url: &str| format!("Service = {service}\nRegion = us-west-2\nURL = {url}\n");
+            config = config.replace(&at(&self.aws.url()), &at("http://127.0.0.1:1"));
+        }
+        let provider = provider(config, &FlagValues::default()).await;
+        let cluster = lend(&self.aws, &*provider).await;
+        (provider.load_balancer().unwrap(), cluster)
     }
 
     /// A new process.
@@ -206,6 +220,12 @@ impl Bed {
     pub(crate) fn check(&self) {
         assert_eq!(self.aws.violations(), Vec::<String>::new());
     }
+}
+
+/// The answer to an operation that AWS, or what stands in for it, does not know.
+pub(crate) fn unknown() -> Fault {
+    let message = "Could not find operation for version".to_owned();
+    Fault::Code { status: 400, code: "InvalidAction".to_owned(), message }
 }
 
 /// The configuration of a process of the cluster `c1`, with additional keys of `[Global]`.

@@ -48,6 +48,22 @@ async fn a_port_with_an_unknown_certificate_moves_to_its_new_node_port() {
     }
 }
 
+/// AWS has a default policy only for new listeners.
+#[tokio::test]
+async fn a_port_of_a_network_balancer_that_gets_tls_gets_the_default_policy() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &web("nlb", None, &[(443, 31443)])).await;
+    let (mark, tls) = (bed.aws.mark(), web("nlb", Some(CERTIFICATE), &[(443, 31443)]));
+    bed.ensure(&*process, &tls).await;
+    assert_eq!(bed.writes(mark), ["ModifyListener"]);
+    let policies: Vec<_> =
+        bed.aws.world(|world| world.elbv2.listeners.values().map(|one| one.policy.clone()).collect());
+    assert_eq!(policies, [Some("ELBSecurityPolicy-2016-08".to_owned())]);
+    bed.stays(&*process, &tls, 9).await;
+    bed.check();
+}
+
 /// AWS may know the certificate later, but each attempt would cut connections.
 #[tokio::test]
 async fn a_port_of_a_classic_balancer_is_closed_once_for_an_unknown_certificate() {

@@ -7,7 +7,7 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::{Peer, Tags};
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, ProviderError, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service, shape_of};
@@ -377,6 +377,37 @@ async fn a_full_target_group_takes_what_fits_and_later_ports_are_served() {
     let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
     assert!(error.contains("as target"), "{error}");
     assert_eq!(bed.hosts(), [4, 4]);
+}
+
+/// Nothing else says whose an object is.
+#[tokio::test]
+async fn tags_that_aws_does_not_show_are_a_failure_after_a_minute() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let web = of_kind("web", kind, &[]);
+        bed.ensure(&*bed.process().await, &web).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        let none =
+            "<DescribeTagsResponse><DescribeTagsResult><TagDescriptions/></DescribeTagsResult></DescribeTagsResponse>";
+        let hide = Fault::Status { status: 200, body: none.to_owned() };
+        bed.aws.fault(Rule { action: Some("DescribeTags".to_owned()), ..Rule::every(hide) });
+        let process = bed.process().await;
+        let seconds =
+            |error: &ProviderError| (error.is_in_progress(), error.retry_after().map(|after| after.as_secs()));
+        for (after, expected) in [(0, (true, Some(2))), (30, (true, Some(2))), (30, (false, Some(60)))] {
+            bed.aws.clock().step(Duration::from_secs(after));
+            for error in [
+                process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err(),
+                process.ensure_deleted(CLUSTER, &web).await.unwrap_err(),
+            ] {
+                assert_eq!(seconds(&error), expected, "{kind}: {error}");
+            }
+        }
+        bed.aws.faults(Faults::clear);
+        bed.ensure(&*process, &web).await;
+        bed.delete(&*process, &web).await;
+        bed.check();
+    }
 }
 
 /// The status has the hostname of the other controller, so only the name in AWS shows that there is one. Interfaces keep its

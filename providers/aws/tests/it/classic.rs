@@ -8,7 +8,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape_of};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, shape_of, unknown};
 use crate::leader::watched;
 
 fn clb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
@@ -262,18 +262,18 @@ async fn a_listener_that_is_kept_for_a_refused_certificate_keeps_its_proxy_proto
     bed.check();
 }
 
-/// AWS keeps them when it sets the certificate in place; a role that may not do that replaces the listener.
+/// AWS keeps them when it sets the certificate in place; if that is refused, the listener is replaced.
 #[tokio::test]
 async fn another_certificate_leaves_a_listener_its_policies() {
-    for denied in [false, true] {
-        let bed = start();
+    for refusal in [None, Some(Fault::Deny), Some(unknown())] {
+        let (bed, denied) = (start(), refusal.is_some());
         let tls = |certificate| {
             let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
             clb(&[policy, ("ssl-cert", certificate)], &[(443, 31443)], json!({}))
         };
         bed.ensure(&*bed.process().await, &tls(CERTIFICATE)).await;
-        if denied {
-            bed.aws.fault(Rule::every(Fault::Deny).on("elb", "SetLoadBalancerListenerSSLCertificate"));
+        if let Some(refusal) = refusal {
+            bed.aws.fault(Rule::every(refusal).on("elb", "SetLoadBalancerListenerSSLCertificate"));
         }
         let policies = || {
             bed.aws.world(|world| {

@@ -13,7 +13,7 @@ use ccm_provider::{
 use ccm_provider_contract::denied::{self, Denied};
 use serde_json::json;
 
-use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service, unknown};
 use crate::instances::leading;
 use crate::leader::watched;
 use crate::policies;
@@ -128,21 +128,25 @@ fn roles() -> [Role; 6] {
     ]
 }
 
-/// Denies every action of this program that is not granted.
-fn grant_only(bed: &Bed, granted: &BTreeSet<&str>) {
+/// Refuses every action of this program that is not granted.
+fn grant_only(bed: &Bed, granted: &BTreeSet<&str>, refusal: &Fault) {
     for (_, document) in ccm_provider_aws::iam_policies() {
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         let statements = document["Statement"].as_array().unwrap().iter();
         for action in statements.flat_map(|statement| statement["Action"].as_array().unwrap()) {
-            deny(bed, action.as_str().filter(|action| !granted.contains(action)));
+            refuse(bed, action.as_str().filter(|action| !granted.contains(action)), refusal);
         }
     }
 }
 
-fn deny(bed: &Bed, permission: Option<&str>) {
+fn refuse(bed: &Bed, permission: Option<&str>, refusal: &Fault) {
     if let Some((_, action)) = permission.and_then(|permission| permission.split_once(':')) {
-        bed.aws.fault(Rule { action: Some(action.to_owned()), ..Rule::every(Fault::Deny) });
+        bed.aws.fault(Rule { action: Some(action.to_owned()), ..Rule::every(refusal.clone()) });
     }
+}
+
+fn deny(bed: &Bed, permission: Option<&str>) {
+    refuse(bed, permission, &Fault::Deny);
 }
 
 fn of_kind(name: &str, kind: &str) -> Service {
@@ -207,7 +211,7 @@ async fn services(bed: &mut Bed, role: &Role, refused: &mut Denied) -> BTreeSet<
 }
 
 /// A cluster with load balancers and a route that were made with every permission.
-async fn bed(role: &Role) -> Bed {
+async fn bed(role: &Role, refusal: &Fault) -> Bed {
     let bed = Bed::start("");
     let cluster_tag = || ("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
     bed.aws.world(|world| {
@@ -224,7 +228,7 @@ async fn bed(role: &Role) -> Bed {
     }
     let provider = leading(&bed, &bed.nodes).await;
     provider.routes().unwrap().create(CLUSTER, &[route(&bed, 2, MADE)]).await.remove(0).unwrap();
-    grant_only(&bed, &role.granted);
+    grant_only(&bed, &role.granted, refusal);
     bed
 }
 
@@ -239,8 +243,8 @@ async fn checked(bed: &Bed) -> BTreeSet<String> {
 }
 
 /// The line of a policy.
-async fn line(role: &Role) -> String {
-    let (mut bed, mut refused) = (bed(role).await, Denied::default());
+async fn line(role: &Role, refusal: &Fault) -> String {
+    let (mut bed, mut refused) = (bed(role, refusal).await, Denied::default());
     let errors = checked(&bed).await;
     let warned = services(&mut bed, role, &mut refused).await;
     others(&bed, role, &mut refused).await;
@@ -256,7 +260,35 @@ async fn line(role: &Role) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
-    denied::listed(LISTED, &futures::future::join_all(roles().iter().map(line)).await);
+    let roles = roles();
+    let lines = roles.iter().map(|role| line(role, &Fault::Deny));
+    denied::listed(LISTED, &futures::future::join_all(lines).await);
+}
+
+/// The API of another cloud, or of an emulator, may know only what the Go program uses.
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_that_upstreams_policy_does_not_grant_may_be_unknown_to_aws() {
+    let [upstream, ..] = roles();
+    let listed = std::fs::read_to_string(LISTED).unwrap();
+    assert_eq!(Some(&*line(&upstream, &unknown()).await), listed.lines().next());
+}
+
+#[tokio::test]
+async fn the_warning_about_tags_says_whether_a_permission_is_missing() {
+    let cases = [(Fault::Deny, "not granted: names show"), (unknown(), "AWS does not know this operation: names show")];
+    for (refusal, said) in cases {
+        for kind in KINDS {
+            let bed = Bed::start("");
+            refuse(&bed, Some(DESCRIBE_TAGS), &refusal);
+            let (process, cluster) = watched(&bed).await;
+            let web = of_kind("web", kind);
+            bed.ensure(&*process, &web).await;
+            bed.ensure(&*process, &web).await;
+            let events = cluster.take_events();
+            let told = events.iter().filter(|event| event.contains(DESCRIBE_TAGS) && event.contains(said)).count();
+            assert_eq!(told, 1, "{kind}: {events:?}");
+        }
+    }
 }
 
 /// Also asks first whether there is anything to delete, as the core does.
@@ -291,21 +323,25 @@ async fn classic_balancers_need_no_permission_of_the_v2_api() {
         })
         .collect();
     assert_eq!(UPSTREAM.len() - granted.len(), lacks.len());
-    let bed = Bed::start("");
-    grant_only(&bed, &granted);
-    let (process, cluster) = watched(&bed).await;
-    for name in ["one", "two"] {
-        let web = of_kind(name, "clb");
-        bed.ensure(&*process, &web).await;
-        delete(&bed, &*process, &web).await;
+    // An unknown operation is a Warning for each Service and attempt.
+    for (refusal, of_groups) in [(Fault::Deny, 1..=1), (unknown(), 2..=20)] {
+        let bed = Bed::start("");
+        grant_only(&bed, &granted, &refusal);
+        let (process, cluster) = watched(&bed).await;
+        for name in ["one", "two"] {
+            let web = of_kind(name, "clb");
+            bed.ensure(&*process, &web).await;
+            delete(&bed, &*process, &web).await;
+        }
+        let left = bed.aws.world(|world| world.elb.balancers.len());
+        assert_eq!(left, 0);
+        let events = cluster.take_events();
+        for (action, warnings) in [(DESCRIBE_TAGS, 1..=1), ("elasticloadbalancing:DescribeTargetGroups", of_groups)] {
+            let told = events.iter().filter(|event| event.contains(action)).count();
+            assert!(warnings.contains(&told), "{refusal:?}, {action}: {events:?}");
+        }
+        bed.check();
     }
-    let left = bed.aws.world(|world| world.elb.balancers.len());
-    assert_eq!(left, 0);
-    let events = cluster.take_events();
-    for action in [DESCRIBE_TAGS, "elasticloadbalancing:DescribeTargetGroups"] {
-        assert_eq!(events.iter().filter(|event| event.contains(action)).count(), 1, "{action}: {events:?}");
-    }
-    bed.check();
 }
 
 /// The Go program reads the policies of a classic balancer only for an annotated TLS policy.

@@ -10,7 +10,7 @@ use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancer, LoadBalancerExt as _, Service, ServiceAction, ServiceWork};
 use serde_json::json;
 
-use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
+use crate::bed::{Bed, CLUSTER, USER_GROUP, service, unknown};
 use crate::claims::{of_kind, rules};
 
 #[tokio::test]
@@ -175,12 +175,13 @@ async fn a_service_that_joins_a_group_while_another_changes_to_its_own_has_its_r
 /// The former one closes its rules late: its new settings are refused for a while, or it is deleted late.
 #[tokio::test]
 async fn a_node_port_that_moves_to_another_service_stays_open_to_its_clients() {
-    for (may_rename, goes) in [(true, true), (true, false), (false, true), (false, false)] {
-        let what = format!("renames: {may_rename}, deleted: {goes}");
+    let refusals = [None, Some(Fault::Deny), Some(unknown())];
+    for (refusal, goes) in refusals.into_iter().flat_map(|refusal| [(refusal.clone(), true), (refusal, false)]) {
+        let what = format!("renames are refused: {refusal:?}, deleted: {goes}");
         let bed = Bed::start("");
         let process = bed.process().await;
-        if !may_rename {
-            bed.aws.fault(Rule::every(Fault::Deny).on("ec2", "UpdateSecurityGroupRuleDescriptionsIngress"));
+        if let Some(refusal) = refusal {
+            bed.aws.fault(Rule::every(refusal).on("ec2", "UpdateSecurityGroupRuleDescriptionsIngress"));
         }
         let web = |name: &str, port| service(name, &[("type", "nlb")], &[(80, port)], json!({}));
         bed.ensure(&*process, &web("one", 31080)).await;

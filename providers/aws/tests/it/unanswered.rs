@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_provider::{LoadBalancerExt as _, Service};
+use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service};
 use futures::{StreamExt as _, future, stream};
 use serde_json::json;
 
@@ -83,5 +83,82 @@ async fn a_read_without_an_answer_loses_nothing_and_holds_the_deletion_up() {
         let problems = stream::iter(&cases).map(|(read, fault)| unanswered(kind, read, fault));
         let problems: Vec<String> = problems.buffer_unordered(8).filter_map(future::ready).collect().await;
         assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
+
+const CLASSIC: &str = "Elastic Load Balancing";
+const NETWORK: &str = "Elastic Load Balancing v2";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Upstream calls only the one that the annotation selects.
+#[tokio::test]
+async fn an_api_that_a_service_does_not_use_need_not_be_there() {
+    for (kind, unused, other) in [("clb", NETWORK, "network"), ("nlb", CLASSIC, "classic")] {
+        let mut bed = Bed::start(MANAGED);
+        let empty = shape_of(&bed);
+        let (process, cluster) = bed.without(&[unused]).await;
+        let told = || {
+            let events = cluster.take_events();
+            let is_it = |event: &&String| event.contains(&format!("not known whether a {other} one is left"));
+            (events.iter().filter(is_it).count(), events)
+        };
+        let mut first = web(kind, &[(80, 31080)]);
+        first.status.load_balancer = bed.ensure(&*process, &first).await;
+        assert!(matches!(told(), (1, _)), "{kind}");
+        bed.add_nodes(1);
+        process.update(CLUSTER, &first, &bed.nodes).await.unwrap();
+        bed.ensure(&*process, &first).await;
+        assert_eq!(bed.hosts(), [4], "{kind}");
+        assert!(matches!(told(), (0, _)), "{kind}: the one that is there was found");
+        bed.aws.clock().step(MINUTE);
+        bed.delete(&*process, &first).await;
+        assert_eq!(shape_of(&bed), empty, "{kind}");
+        let (warnings, events) = told();
+        assert!(warnings > 0, "{kind}: {events:?}");
+        bed.check();
+    }
+}
+
+/// Upstream makes no call.
+#[tokio::test]
+async fn a_service_of_another_controller_can_be_deleted_where_an_api_is_not_there() {
+    for missing in [&[NETWORK][..], &[CLASSIC], &[CLASSIC, NETWORK]] {
+        let bed = Bed::start("");
+        let mut theirs = web("external", &[(80, 31080)]);
+        let hostname = "k8s-shop-web-0123456789.elb.us-west-2.amazonaws.com".to_owned();
+        let ingress = LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() };
+        theirs.status.load_balancer.ingress = vec![ingress];
+        let (process, _) = bed.without(missing).await;
+        // It may be a short failure.
+        process.ensure_deleted(CLUSTER, &theirs).await.unwrap_err();
+        bed.aws.clock().step(MINUTE);
+        process.ensure_deleted(CLUSTER, &theirs).await.unwrap();
+    }
+}
+
+/// A network load balancer whose status was lost, and whose Service has a classic one now.
+#[tokio::test]
+async fn what_is_left_from_an_earlier_annotation_goes_with_the_service_after_a_failure_of_its_api() {
+    let failures = [Fault::Throttle, Fault::Status { status: 503, body: String::new() }, Fault::ResetBefore];
+    for (failure, restarts) in failures.into_iter().flat_map(|failure| [(failure.clone(), false), (failure, true)]) {
+        let bed = Bed::start(MANAGED);
+        let empty = shape_of(&bed);
+        let mut process = bed.process().await;
+        bed.ensure(&*process, &web("nlb", &[(80, 31080)])).await;
+        let mut now = web("clb", &[(80, 31080)]);
+        now.status.load_balancer = bed.ensure(&*process, &now).await;
+        bed.aws.fault(Rule::every(failure.clone()).on("elbv2", "DescribeLoadBalancers"));
+        if restarts {
+            process = bed.process().await;
+        }
+        for _ in 0..2 {
+            let error = process.ensure_deleted(CLUSTER, &now).await.unwrap_err().to_string();
+            assert!(error.contains("DescribeLoadBalancers"), "{failure:?}, restarts: {restarts}: {error}");
+            bed.aws.clock().step(MINUTE);
+        }
+        bed.aws.faults(Faults::clear);
+        bed.later(MINUTE).await;
+        bed.delete(&*bed.process().await, &now).await;
+        assert_eq!(shape_of(&bed), empty, "{failure:?}, restarts: {restarts}");
     }
 }

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/consts` of cloud-provider-azure. A boolean is `true` in any case; any other text is `false`. Blanks around it
 //! count, except for private link services.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::annotations::{BalancerKind, On, Parsed, Spelling, Table, Wrong, value};
 use ccm_provider::{Finding, Severity};
@@ -88,7 +88,7 @@ ccm_kit::annotation_table! {
             "More addresses that lead to the load balancer. They get security rules and are published in the status.";
         DESTINATION_RANGES: String = value::text, "azure-allowed-destination-ip-ranges", On::All, "comma-separated networks", "the addresses of the nodes", "",
             "Destinations of the security rules where floating IP is disabled.";
-        SERVICE_TAGS: Vec<String> = value::list, "azure-allowed-service-tags", On::All, "comma-separated service tags", "", "",
+        SERVICE_TAGS: Vec<String> = service_tags, "azure-allowed-service-tags", On::All, "comma-separated service tags", "", "",
             "Clients that may connect, such as `AzureCloud`.";
         IP_RANGES: String = value::text, "azure-allowed-ip-ranges", On::All, "comma-separated networks", "anyone", "",
             "Clients that may connect. Not together with `spec.loadBalancerSourceRanges`.";
@@ -165,6 +165,15 @@ fn prefix(text: &str) -> Parsed<String> {
 
 fn lower_list(text: &str) -> Parsed<Vec<String>> {
     value::list(&text.to_lowercase())
+}
+
+/// Azure refuses an empty item, and without any the Service would be open to everybody.
+fn service_tags(text: &str) -> Parsed<Vec<String>> {
+    let tags: Vec<String> = text.split(',').map(|tag| tag.trim().to_owned()).collect();
+    if tags.iter().any(String::is_empty) {
+        return Err("an item is empty; write service tags, for example \"AzureCloud,Storage\", or remove it".into());
+    }
+    Ok(Some(tags))
 }
 
 fn words(text: &str) -> Parsed<Vec<String>> {
@@ -256,7 +265,9 @@ fn pls_count(text: &str) -> Parsed<u16> {
 fn pls_addresses(text: &str) -> Parsed<Vec<std::net::Ipv4Addr>> {
     let one =
         |item: &str| item.parse().map_err(|_| format!("{item:?} is not an IPv4 address; write for example 10.0.0.4"));
-    let list = text.split_whitespace().map(one).collect::<Result<Vec<_>, _>>()?;
+    let mut list = text.split_whitespace().map(one).collect::<Result<Vec<_>, _>>()?;
+    let mut known = BTreeSet::new();
+    list.retain(|ip| known.insert(*ip));
     Ok(Some(list).filter(|list| !list.is_empty()))
 }
 

@@ -76,6 +76,7 @@ static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_azure_api", "Azure");
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
     let requests = "Every operation has its `request`; a write and its wait are counted apart.\n\
+The label `source` is empty: a call here is for all Services or nodes of a moment.\n\
 `cloudprovider_azure_op_*` has `services_ensure_loadbalancer`, `services_update_loadbalancer`, `services_ensure_loadbalancer_deleted`,\n\
 `routes_create_route` and `routes_delete_route` for the work on each Service and route, and `services_ensure_privatelinkservice`,\n\
 `services_ensure_privatelinkservice_deleted`, `services_local_update_backend_pool` and `services_migrate_to_ip_based_backend_pool` for\n\

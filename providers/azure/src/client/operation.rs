@@ -295,7 +295,9 @@ impl call::Operation for Operation {
             // A neighbor has failed: the same request succeeds after its repair.
             ("ReferencedResourceNotProvisioned", _) => Meaning::Passing,
             (code, _) if code.starts_with("InUse") || code.contains("CannotBeDeleted") => Meaning::Passing,
-            ("OperationNotAllowed", Some(409)) => Meaning::Quota,
+            // The machine is going, or held by an upgrade or an extension. It is also the code of quotas of cores, for which
+            // no request here asks.
+            ("OperationNotAllowed", Some(409) | None) => Meaning::Passing,
             ("ResourceNotFound" | "ResourceGroupNotFound" | "ParentResourceNotFound", _) => Meaning::NotFound,
             (_, Some(401)) => Meaning::Credentials,
             (_, Some(403)) => Meaning::Denied,
@@ -406,7 +408,8 @@ mod tests {
             (SUPERSEDED, None, Meaning::Conflict),
             ("AnotherOperationInProgress", Some(409), Meaning::Busy(BUSY)),
             ("PublicIPCountLimitReached", None, Meaning::Quota),
-            ("OperationNotAllowed", Some(409), Meaning::Quota),
+            ("OperationNotAllowed", Some(409), Meaning::Passing),
+            ("OperationNotAllowed", None, Meaning::Passing),
             ("PublicIPAddressCannotBeDeleted", Some(400), Meaning::Passing),
             ("ReferencedResourceNotProvisioned", Some(400), Meaning::Passing),
             ("AuthorizationFailed", Some(403), Meaning::Denied),

@@ -18,7 +18,7 @@ use crate::loadbalancer::wanted::Wanted;
 use crate::loadbalancer::wanted::hosts::{Host, Hosts, hosts, left_out};
 use crate::loadbalancer::{json, plan};
 use crate::node::identity::{Foreign, is_unmanaged, wanted};
-use crate::routes::AzureTable;
+use crate::routes::{AzureTable, with_machine};
 
 pub(super) async fn explain(azure: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
     match wanted(node) {
@@ -46,7 +46,7 @@ pub(super) async fn explain(azure: &Inspector, cluster: &str, node: &Node) -> Ve
                 Err(error) => unreadable(about, error.clone()),
             });
             facts.extend(links::addresses(node, &instance, "give its primary interface an address"));
-            facts.extend(routes(azure, cluster, node).await);
+            facts.extend(routes(azure, cluster, &with_machine(node, &instance)).await);
             facts.extend(balancers(azure, cluster, node).await);
         }
         Some(Lookup::Unknown(error)) => facts.push(unreadable(about, error)),

@@ -19,10 +19,15 @@ use crate::client::id::ArmId;
 /// left out, and the engine plans again.
 pub(super) fn explained(refused: &Refused, id: &ArmId, shares: Shares<'_>, error: ProviderError) -> ProviderError {
     let text = error.to_string();
-    let named = shares.named(&text);
+    let named = shares.named(&error);
+    let is_of_some = match error.class() {
+        ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict => true,
+        // The object that one of them names may be out of reach for long, and no other needs it.
+        ErrorClass::Denied { .. } | ErrorClass::Transient { .. } if !named.is_empty() => named.len() < shares.len(),
+        _ => false,
+    };
     // Another object may use for long what one of them gives up.
-    let is_of_some = matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict)
-        || text.contains(STILL_USED);
+    let is_of_some = is_of_some || text.contains(STILL_USED);
     let explained = is_of_some.then(|| explained_by(refused, id, shares, &named, &text, error.clone()));
     match movers_stay(refused, id, shares, &named, &error) {
         true => ProviderError::new(ErrorClass::Conflict, text),
@@ -59,6 +64,8 @@ fn explained_by(
         false => error,
     };
     let count = shares.len();
+    let half = if named.is_empty() && is_final(&error) { shares.half(&error) } else { Vec::new() };
+    let named = if named.is_empty() { &half } else { named };
     if named.is_empty() || named.len() == count && count > 1 {
         return passing(error);
     }

@@ -61,6 +61,9 @@ pub(crate) struct Interfaces {
     /// Scale sets and resource groups that could not be read, and machines whose interfaces are in such groups, in lower
     /// case.
     pub(crate) unread: BTreeMap<String, ProviderError>,
+    /// Machines that were read before and could neither join nor leave, by ID in lower case: they are not read again yet.
+    #[serde(default)]
+    pub(crate) settled: BTreeSet<String>,
 }
 
 impl Interfaces {

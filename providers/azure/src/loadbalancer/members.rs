@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::balancer::BalancerChange;
 use super::env::{Env, PoolKind, balancer_name};
 use super::json::{self, same};
-use super::machines::{Machine, instance_part};
+use super::machines::{Interfaces, Machine, instance_part};
 use super::names::{self, Family};
 use super::observed::Observed;
 use super::wanted::{Item, Wanted};
@@ -62,13 +62,7 @@ impl Missing {
                 if leaves {
                     continue;
                 }
-                missing.add_pool(
-                    &Members::of(pool),
-                    &hosts,
-                    &others,
-                    &observed.interfaces.owners,
-                    wanted.hosts.is_some(),
-                );
+                missing.add_pool(&Members::of(pool), &hosts, &others, &observed.interfaces, wanted.hosts.is_some());
             }
             missing.add_last(env, balancer, observed, wanted);
         }
@@ -97,7 +91,7 @@ impl Missing {
         members: &Members,
         hosts: &BTreeSet<Machine>,
         others: &[Machine],
-        owners: &BTreeMap<String, String>,
+        Interfaces { owners, settled, .. }: &Interfaces,
         has_hosts: bool,
     ) {
         if !has_hosts {
@@ -110,8 +104,9 @@ impl Missing {
             }
         }
         let members = members.machines(owners);
-        hosts.iter().filter(|machine| !machine.is_in(&members)).for_each(|machine| self.add(machine));
-        others.iter().filter(|machine| machine.is_in(&members)).for_each(|machine| self.add(machine));
+        let joining = hosts.iter().filter(|machine| !machine.is_in(&members));
+        let leaving = others.iter().filter(|machine| machine.is_in(&members));
+        joining.chain(leaving).filter(|machine| !machine.is_in(settled)).for_each(|machine| self.add(machine));
     }
 
     /// The members of a load balancer that is deleted with its last Service.

@@ -189,6 +189,7 @@ impl BalancerCloud for Balancers {
             let observed = reads.observed(&self.env, wanted, &mut base).await?;
             let plan = plan::plan(&self.env, &observed, wanted);
             if !base.forget(needed_now(&plan, is_young)) {
+                reads.settle(&self.env, wanted, &observed, &plan);
                 return Ok((observed, plan));
             }
         }
@@ -248,7 +249,7 @@ impl BalancerCloud for Balancers {
     }
 
     fn remembers(&self, error: &ProviderError) -> Duration {
-        refused::time_of(&error.to_string())
+        refused::time_of(error)
     }
 
     fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {

@@ -6,8 +6,8 @@ use ccm_provider::Service;
 
 /// The longest name to which the suffix of a family may be added.
 const MOST: usize = 75;
-/// The longest name of an IP configuration of a private link service.
-const MOST_PLS: usize = 80;
+/// The longest name that Azure takes.
+pub(crate) const LONGEST: usize = 80;
 const IPV6: &str = "-IPv6";
 /// The end of the names of internal load balancers.
 pub(crate) const INTERNAL: &str = "-internal";
@@ -159,7 +159,7 @@ pub(crate) fn private_link(frontend: &str) -> String {
 /// The IP configuration of a private link service: `end` is `static-10.0.0.4` or `dynamic-0`.
 pub(crate) fn private_link_ip(subnet: &str, service: &str, end: &str) -> String {
     let begin = format!("{subnet}-{service}");
-    format!("{}-{end}", cut(&begin, MOST_PLS.saturating_sub(end.len() + 1)))
+    format!("{}-{end}", cut(&begin, LONGEST.saturating_sub(end.len() + 1)))
 }
 
 #[cfg(test)]

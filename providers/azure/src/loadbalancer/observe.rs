@@ -26,7 +26,7 @@ use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::plan;
 use super::refused::Refused;
 use super::rests::Parts;
-use super::wanted::hosts::internal_addresses;
+use super::wanted::hosts::{Host, internal_addresses};
 use super::wanted::{Item, Wanted};
 use crate::client::id::ArmId;
 use crate::client::operation::{LB_GET, LB_LIST, NSG_GET, Operation, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET};
@@ -56,6 +56,8 @@ pub(super) struct Reads {
     sets: Mutex<BTreeMap<String, (String, String)>>,
     /// The provider IDs of nodes, with those of nodes that are gone and whose machines may still be members.
     machines: Mutex<BTreeSet<String>>,
+    /// See [`Interfaces::settled`]: when, and the host if it is one.
+    settled: Mutex<BTreeMap<String, (Instant, Option<Host>)>>,
     /// See [`Observed::failed_members`].
     failed_members: Mutex<Vec<String>>,
     pub(super) known: Known,
@@ -96,7 +98,7 @@ impl Base {
 impl Reads {
     pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
         let (owners, due_models, has_models, sets, machines) = Default::default();
-        let (failed_members, known, recent, refused) = Default::default();
+        let (settled, failed_members, known, recent, refused) = Default::default();
         Self {
             client,
             cluster,
@@ -106,6 +108,7 @@ impl Reads {
             has_models,
             sets,
             machines,
+            settled,
             failed_members,
             known,
             recent,
@@ -153,7 +156,7 @@ impl Reads {
 
     /// Whether a plan for these Services needs more than the shared reads.
     fn needs_more(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) -> bool {
-        observed.interfaces.owners.clone_from(&self.owners.lock());
+        self.recall_machines(env, wanted, &mut observed.interfaces);
         let machines: BTreeSet<String> = match env.several.is_empty() {
             true => BTreeSet::new(),
             false => machines::machines_outside(wanted).map(|it| it.id().folded()).collect(),

@@ -13,9 +13,12 @@ use super::wanted::Wanted;
 
 /// A refused part is sent again after this time: what was missing may have been created.
 pub(super) const REFUSED: Duration = Duration::from_secs(3600);
-/// The same where it may succeed soon: for a Service that no load balancer serves until then, for some of several that
-/// do not fit together, and where another object has what is asked for. Each Service is retried with back-off.
+/// The same where it may succeed soon: for a Service that no load balancer serves until then, and where another object has
+/// what is asked for. Each Service is retried with back-off.
 pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
+/// The same for some of several that do not fit together, or of which one is refused and not named. The others are tried
+/// several times in this time, each time with fewer.
+pub(super) const ASIDE: Duration = Duration::from_secs(60);
 /// The same for a missing permission or quota: somebody may have granted it.
 const DENIED: Duration = Duration::from_secs(600);
 /// The end of the codes of what another object still uses.
@@ -24,9 +27,14 @@ pub(super) const STILL_USED: &str = "CannotBeDeleted";
 const PASSING: [&str; 5] =
     ["PublicIPAddressInUse", "PrivateIPAddressIsAllocated", "SubnetIsFull", "DnsRecordInUse", STILL_USED];
 
-/// For how long what is refused with this text is not sent again.
-pub(super) fn time_of(text: &str) -> Duration {
-    if is_passing(text) { BRIEFLY } else { REFUSED }
+/// For how long what is refused with this error is not sent again.
+pub(super) fn time_of(error: &ProviderError) -> Duration {
+    match error.class() {
+        _ if is_passing(&error.to_string()) => BRIEFLY,
+        ErrorClass::Transient { .. } => BRIEFLY,
+        ErrorClass::Denied { .. } => DENIED,
+        _ => REFUSED,
+    }
 }
 
 fn is_passing(text: &str) -> bool {
@@ -78,8 +86,8 @@ impl Refused {
     }
 
     /// Records that the cloud refuses the security rules of a Service.
-    pub(super) fn note_rules(&self, key: &str, fingerprint: u64, error: ProviderError) {
-        note(&self.rules, key, Refusal { fingerprint, until: Instant::now() + REFUSED, error, kept: None });
+    pub(super) fn note_rules(&self, key: &str, fingerprint: u64, error: ProviderError, time: Duration) {
+        note(&self.rules, key, Refusal { fingerprint, until: Instant::now() + time, error, kept: None });
     }
 
     /// Records the load balancer that a Service has left for another one, which could not be written with it.

@@ -6,8 +6,11 @@
 //!
 //! A route belongs to a node by its name, `node____<range>` or the node's name alone, or by its hop. Others are never
 //! changed. A write adds the range to names that lack it: then a route is known without its node.
+//!
+//! The address of the range's family may be missing in the Node: kubelet or the per-node program can be told to show one
+//! family alone. Then a new route gets it from the machine, and a present one counts by its name, as in upstream.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +20,10 @@ use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{NewRoute, Node, NodeReader, ProviderError, Route, Routes, Scope, address};
+use ccm_provider::{
+    AddressType, Aspects, Instance, InstancesV2 as _, Lookup, NewRoute, Node, NodeName, NodeReader, NodeRef,
+    ProviderError, Route, Routes, Scope, address,
+};
 use futures::FutureExt;
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -31,6 +37,7 @@ use crate::client::{ApiError, Client, id::ArmId, id::same};
 use crate::loadbalancer::tags::Tags;
 use crate::loadbalancer::wanted::hosts::internal_addresses;
 use crate::node::identity::is_unmanaged;
+use crate::node::instances::AzureInstances;
 
 mod table;
 #[cfg(test)]
@@ -68,8 +75,8 @@ pub(crate) struct AzureRoutes {
 }
 
 impl AzureRoutes {
-    pub(crate) fn new(settings: Settings, client: &Client, cluster: Cluster) -> Self {
-        let table = AzureTable::new(settings, client, cluster.clone());
+    pub(crate) fn new(settings: Settings, client: &Client, cluster: Cluster, instances: Arc<AzureInstances>) -> Self {
+        let table = AzureTable::new(settings, client, cluster.clone(), instances);
         Self { planned: PlannedRoutes::new(table, cluster.clone()), cluster }
     }
 
@@ -143,6 +150,7 @@ impl Routes for AzureRoutes {
 pub(crate) struct AzureTable {
     cluster_cidrs: Arc<[IpNet]>,
     cluster: Cluster,
+    instances: Arc<AzureInstances>,
     tables: Cached<Option<Value>, ApiError>,
     age: Duration,
     writes: Batcher<Writer>,
@@ -178,7 +186,7 @@ impl fmt::Display for RouteWrite {
 }
 
 impl AzureTable {
-    fn new(settings: Settings, client: &Client, cluster: Cluster) -> Self {
+    fn new(settings: Settings, client: &Client, cluster: Cluster, instances: Arc<AzureInstances>) -> Self {
         let (reader, id) = (client.clone(), settings.table.clone());
         let read = move || {
             let (client, id) = (reader.clone(), id.clone());
@@ -192,6 +200,7 @@ impl AzureTable {
             age: settings.age,
             writes: Batcher::new(Writer::new(settings, client.clone(), cluster.clone()), limits),
             cluster,
+            instances,
             named: Mutex::default(),
         }
     }
@@ -212,6 +221,14 @@ fn route_name(node: &str, range: &str) -> String {
 fn is_named(name: &str, range: &str) -> bool {
     let node = name.split_once(SEPARATOR).map(|(node, _)| node);
     node.is_some_and(|node| !node.is_empty() && same(&route_name(node, range), name))
+}
+
+/// The node with the internal addresses of its machine, if they are known.
+pub(crate) fn with_machine(node: &Node, machine: &Instance) -> Node {
+    let metadata = machine.metadata.as_ref().ok().and_then(Option::as_ref);
+    let addresses = metadata.into_iter().flat_map(|metadata| &metadata.node_addresses);
+    let internal = addresses.filter(|address| address.kind == AddressType::InternalIp);
+    Node { addresses: node.addresses.iter().chain(internal).cloned().collect(), ..node.clone() }
 }
 
 /// A route of the table. `is_node`: whether a node has this name or address.
@@ -259,6 +276,32 @@ impl RouteTable for AzureTable {
         self.age
     }
 
+    async fn complete(&self, nodes: Vec<NodeRef>, routes: &[NewRoute]) -> Vec<NodeRef> {
+        let wanted: BTreeSet<&NodeName> = routes.iter().filter_map(|new| new.route.target_node.as_ref()).collect();
+        let lacks = |node: &&NodeRef| {
+            let hops = Self::hops(node);
+            let lacks = |range| Self::hop(&hops, &range).is_none();
+            let mut ranges = node.pod_cidrs.iter().filter_map(|cidr| address::parse_cidr(cidr));
+            wanted.contains(&node.name) && !hops.is_empty() && ranges.any(lacks)
+        };
+        let asked: Vec<NodeRef> = nodes.iter().filter(lacks).cloned().collect();
+        if asked.is_empty() {
+            return nodes;
+        }
+        let answers = self.instances.lookup(&asked, Aspects::ADDRESSES).await;
+        let whole = asked.iter().zip(&answers).filter_map(|(node, answer)| match answer {
+            Lookup::Found(machine) if machine.metadata.is_ok() => {
+                Some((&node.name, Arc::new(with_machine(node, machine))))
+            }
+            answer => {
+                tracing::warn!(node = %node.name, ?answer, "the addresses of the machine are not known");
+                None
+            }
+        });
+        let whole: BTreeMap<&NodeName, NodeRef> = whole.collect();
+        nodes.into_iter().map(|node| whole.get(&node.name).cloned().unwrap_or(node)).collect()
+    }
+
     async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
         match write {
             RouteWrite::Add(new) => self.change(Change::Add { old: None, new: new.clone() }).await,
@@ -271,6 +314,11 @@ impl RouteTable for AzureTable {
 
     fn hops(node: &Node) -> Vec<IpAddr> {
         if is_unmanaged(node) { Vec::new() } else { internal_addresses(node).collect() }
+    }
+
+    fn may_be(node: &Node, name: &str, _: &IpAddr) -> bool {
+        let of = name.split_once(SEPARATOR).map_or(name, |(node, _)| node);
+        same(of, &node.name) && !is_unmanaged(node)
     }
 
     fn hop<'a>(hops: &'a [IpAddr], destination: &IpNet) -> Option<&'a IpAddr> {

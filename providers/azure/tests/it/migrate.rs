@@ -97,6 +97,26 @@ async fn a_missing_right_is_an_error_if_work_that_is_there_needs_it() {
     assert_eq!(of(&with, "permissions"), [(Severity::Error, expected)]);
 }
 
+/// Azure asks for these on the objects that a write names.
+#[tokio::test]
+async fn permissions_to_join_are_errors_where_writes_name_the_objects() {
+    for (config, action) in [
+        ("", "publicIPAddresses/join/action"),
+        ("", "loadBalancers/backendAddressPools/join/action"),
+        ("", "virtualNetworks/subnets/join/action"),
+        ("loadBalancerBackendPoolConfigurationType: nodeIP\n", "virtualNetworks/joinLoadBalancer/action"),
+    ] {
+        let not_actions = vec![format!("Microsoft.Network/{action}")];
+        let bed = Bed::start(Options { not_actions, ..Options::default() });
+        let set = bed.uniform("pool", 1);
+        let nodes = vec![crate::balancers::node_of(&set, 0, false)];
+        let claims = Claims { services: vec![web("tcp").into()], nodes };
+        let checks = bed.process(config).await.inspect().unwrap().migration_checks(CLUSTER, &claims).await;
+        let expected = format!("missing for Services of type LoadBalancer: Microsoft.Network/{action}");
+        assert_eq!(of(&checks, "permissions"), [(Severity::Error, &*expected)], "{action}");
+    }
+}
+
 /// A list that another permission replaces, what no Service asks for, and the interfaces of machines that no node is.
 #[tokio::test]
 async fn a_missing_right_that_nothing_here_needs_is_a_warning() {
@@ -208,7 +228,9 @@ async fn roles_on_single_objects_count_for_them() {
     let network = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet");
     bed.cloud.world(|world| world.subnet(&network, "other", &["10.241.0.0/16"], json!({})));
     let missing = errors(&checks(&bed, &claims_of(&web)).await);
-    assert_eq!(missing, "missing for Services of type LoadBalancer: Microsoft.Network/virtualNetworks/subnets/read");
+    let of_subnets =
+        ["join/action", "read"].map(|action| format!("Microsoft.Network/virtualNetworks/subnets/{action}"));
+    assert_eq!(missing, format!("missing for Services of type LoadBalancer: {}", of_subnets.join(", ")));
     grant(&["virtualNetworks/vnet"]);
     let missing = errors(&checks(&bed, &claims_of(&web)).await);
     assert!(missing.contains("routeTables/write") && !missing.contains("subnets/read"), "{missing}");

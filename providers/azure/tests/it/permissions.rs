@@ -12,7 +12,7 @@ use ccm_provider_contract::denied::{self, Denied};
 use serde_json::{Value, json};
 
 use crate::balancers::{Scene, machine_node, node_of, port};
-use crate::bed::{CLUSTER, node_at};
+use crate::bed::{CLUSTER, GROUP, node_at};
 
 /// The page "Azure Permissions" of cloud-provider-azure, without storage.
 const DOCUMENTED: &[&str] = &[
@@ -22,12 +22,16 @@ const DOCUMENTED: &[&str] = &[
     "Microsoft.Network/loadBalancers/backendAddressPools/read",
     "Microsoft.Network/loadBalancers/backendAddressPools/write",
     "Microsoft.Network/loadBalancers/backendAddressPools/delete",
+    "Microsoft.Network/loadBalancers/inboundNatRules/join/action",
     "Microsoft.Network/publicIPAddresses/delete",
     "Microsoft.Network/publicIPAddresses/read",
     "Microsoft.Network/publicIPAddresses/write",
     "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/publicIPPrefixes/join/action",
     "Microsoft.Network/networkSecurityGroups/read",
     "Microsoft.Network/networkSecurityGroups/write",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
     "Microsoft.Compute/disks/*",
     "Microsoft.Network/routeTables/read",
     "Microsoft.Network/routeTables/routes/*",
@@ -230,4 +234,48 @@ async fn line(role: &Role) -> String {
 async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
     let lines = futures::future::join_all(ROLES.iter().map(line)).await;
     denied::listed(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/policies.txt"), &lines);
+}
+
+/// Azure checks each object that a write names: what Services ask for, and what users added to machines and networks.
+#[tokio::test]
+async fn the_generated_roles_suffice_for_all_that_writes_name() {
+    for (pools, needed) in [("nodeIPConfiguration", "publicIPAddresses/join/action"), ("nodeIP", "joinLoadBalancer")] {
+        let mut scene = Scene::new(&format!("loadBalancerBackendPoolConfigurationType: {pools}\n"), 0).await;
+        let network = |kind: &str| format!("{GROUP}/Microsoft.Network/{kind}");
+        let asg = json!([{"id": network("applicationSecurityGroups/asg")}]);
+        let rule = json!([{"name": "of-users", "properties": {
+            "priority": 4000, "direction": "Inbound", "access": "Allow", "protocol": "*", "sourcePortRange": "*",
+            "sourceAddressPrefix": "*", "destinationPortRange": "22", "destinationApplicationSecurityGroups": asg,
+        }}]);
+        let table = json!({"properties": {"routeTable": {"id": network("routeTables/rt")}}});
+        let (set, prefix) = scene.bed.cloud.world(|world| {
+            world.put(&network("applicationSecurityGroups/asg"), json!({}));
+            world.alter(&network("networkSecurityGroups/nsg"), json!({"properties": {"securityRules": rule}}));
+            world.alter(&network("virtualNetworks/vnet/subnets/subnet"), table);
+            let set = world.scale_set(&SetSeed { name: "pool", instances: 1, zones: &["1"], ..SetSeed::default() });
+            (set, world.public_ip_prefix("sub", "rg", "prefix", "20.41.0.0/28"))
+        });
+        scene.nodes = vec![node_of(&set, 0, false)];
+        scene.bed.cluster.set_nodes(scene.nodes.clone());
+        let roles = ccm_provider_azure::custom_roles();
+        let actions = |text: &str| serde_json::from_str::<Value>(text).unwrap()["Actions"].as_array().unwrap().clone();
+        let all = roles.iter().flat_map(|(_, text)| actions(text));
+        let mut granted: Vec<String> = all.map(|action| action.as_str().unwrap().to_owned()).collect();
+        let grant = |scene: &Scene, granted: &[String]| {
+            scene.bed.cloud.world(|world| {
+                world.options.not_actions = vec!["*".to_owned()];
+                world.options.actions_on = [(String::new(), granted.to_vec())].into();
+            });
+        };
+        grant(&scene, &granted);
+        scene.service("external", &[("azure-pip-prefix-id", &prefix)], port(80));
+        scene.service("internal", &[("azure-load-balancer-internal", "true"), ("azure-pls-create", "true")], port(81));
+        scene.ensure(&["external", "internal"]).await;
+        granted.retain(|action| !action.contains(needed));
+        grant(&scene, &granted);
+        scene.service("late", &[], port(82));
+        let error = scene.settle(&["late"], ServiceAction::Ensure).await.unwrap_err().to_string();
+        assert!(error.contains(needed), "{pools}: {error}");
+        scene.bed.is_clean();
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloudsim::azure::options::Limits;
-use ccm_cloudsim::azure::{ClusterSeed, Options};
+use ccm_cloudsim::azure::{ClusterSeed, MachineSeed, Options};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, Route};
 use serde_json::{Value, json};
@@ -203,6 +203,57 @@ async fn a_route_named_by_its_node_alone_goes_with_its_node() {
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert!(provider.routes().unwrap().delete(CLUSTER, &listed).await[0].is_ok());
     assert_eq!(names(&bed), ["mine"]);
+    bed.is_clean();
+}
+
+/// The nodes and ranges of the routes that are listed.
+async fn listed(provider: &Arc<dyn CloudProvider>) -> Vec<String> {
+    let routes = provider.routes().unwrap().list(CLUSTER).await.unwrap();
+    let text = |route: &Route| {
+        format!("{} {}", route.target_node.as_ref().map_or("nowhere", |node| node.as_str()), route.destination_cidr)
+    };
+    routes.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn a_node_that_shows_one_family_keeps_and_gets_the_routes_of_both() {
+    let bed = Bed::dual(Options::default());
+    for name in ["n1", "n2"] {
+        bed.cloud.world(|world| world.machine(&MachineSeed { name, dual: true, ..MachineSeed::default() }));
+    }
+    let address = |name: &str| {
+        let interface = bed.cloud.object(&format!("{GROUP}/Microsoft.Network/networkInterfaces/{name}-nic"));
+        let address = interface.pointer("/properties/ipConfigurations/1/properties/privateIPAddress");
+        address.and_then(Value::as_str).unwrap().to_owned()
+    };
+    // As the Go program wrote it: its addresses are those of the machines.
+    let present = [
+        seeded("n1____102441024", "10.244.1.0/24", &bed.address("n1")),
+        seeded("n1____fd0010244164", "fd00:10:244:1::/64", &address("n1")),
+    ];
+    bed.cloud.world(|world| world.alter(&table(), json!({"properties": {"routes": present}})));
+    let ranges = |n: usize| [format!("10.244.{n}.0/24"), format!("fd00:10:244:{n}::/64")];
+    let node = |n: usize| {
+        let name = format!("n{n}");
+        let pod_cidrs = ranges(n).map(Into::into).into();
+        Arc::new(Node { pod_cidrs, ..node_at(&name, &bed.address(&name)) })
+    };
+    bed.cluster.set_nodes(vec![node(1), node(2)]);
+    let provider = bed.process("").await;
+    assert_eq!(listed(&provider).await, ["n1 10.244.1.0/24", "n1 fd00:10:244:1::/64"]);
+    let new = ranges(2).map(|range| wanted("n2", &range));
+    let answers = create(&provider, &new).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let routes = bed.cloud.object(&table())["properties"]["routes"].clone();
+    assert_eq!((&routes[2]["name"], &routes[3]["name"]), (&json!("n2____102442024"), &json!("n2____fd0010244264")));
+    assert_eq!(routes[3]["properties"]["nextHopIpAddress"], address("n2"));
+    // Neither this process nor the next one has anything to do, nor needs the machines for that.
+    for provider in [provider, bed.process("").await] {
+        let mark = bed.cloud.mark();
+        let all = ["n1 10.244.1.0/24", "n2 10.244.2.0/24", "n1 fd00:10:244:1::/64", "n2 fd00:10:244:2::/64"];
+        assert_eq!(listed(&provider).await, all);
+        assert_eq!(bed.calls(mark), ["routeTables.get"]);
+    }
     bed.is_clean();
 }
 

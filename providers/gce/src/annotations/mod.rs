@@ -49,6 +49,11 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
+    /// The tier of an object of the API: premium if it names none, and standard also for `FIXED_STANDARD`.
+    pub(crate) fn of(text: &str) -> Self {
+        if text.ends_with(Self::Standard.as_str()) { Self::Standard } else { Self::Premium }
+    }
+
     /// The value for the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -100,7 +100,7 @@ impl<T: Named> Page<T> {
 /// A warning about a list.
 #[derive(Debug, Deserialize)]
 struct Warning {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     code: String,
 }
 
@@ -310,7 +310,7 @@ fn paged(operation: Operation, filter: &Filter, token: Option<&str>) -> Query {
 
 /// The objects of one scope. An empty scope has a warning that says so; any other warning is a failure.
 fn of_scope<T: DeserializeOwned>(mut scope: Value, key: &str) -> Result<Vec<T>, Failure> {
-    match scope.get_mut(key).map(Value::take) {
+    match scope.get_mut(key).map(Value::take).filter(|items| !items.is_null()) {
         Some(items) => serde_json::from_value(items).map_err(|error| {
             let text = error.to_string();
             // The rest of the message may quote a value.

@@ -1,5 +1,8 @@
 use ccm_kit::call::Operation as _;
 
+use super::balancing::{
+    Address, BackendService, Firewall, ForwardingRule, GroupMember, HealthCheck, HttpCheck, TargetPool, Traffic,
+};
 use super::operation::{FIREWALL_GET, INSTANCE_GET};
 use super::*;
 
@@ -44,7 +47,28 @@ fn a_list_that_lacks_something_is_an_error() {
         serde_json::from_value::<Page<Value>>(page).unwrap().warning.unwrap().check()
     };
     assert!(check("UNREACHABLE").is_err() && check("PARTIAL_SUCCESS").is_err());
+    let page = serde_json::json!({"kind": "k", "items": null, "nextPageToken": null, "warning": {"code": null}});
+    assert!(serde_json::from_value::<Page<Value>>(page).unwrap().warning.unwrap().check().is_ok());
     assert!(check("NO_RESULTS_ON_PAGE").is_ok() && check("DEPRECATED_RESOURCE_USED").is_ok());
+}
+
+/// As the Go program does.
+#[test]
+fn null_in_an_object_is_what_is_missing() {
+    fn read<T: Default + DeserializeOwned + PartialEq + std::fmt::Debug>(fields: &[&str]) {
+        let nulls: serde_json::Map<String, Value> =
+            fields.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+        assert_eq!(serde_json::from_value::<T>(nulls.into()).unwrap(), T::default());
+    }
+    read::<ForwardingRule>(&["id", "description", "IPAddress", "portRange", "ports", "allPorts", "networkTier"]);
+    read::<Address>(&["address", "purpose", "users"]);
+    read::<TargetPool>(&["instances", "sessionAffinity", "healthChecks"]);
+    read::<HealthCheck>(&["port", "requestPath", "httpHealthCheck", "type", "timeoutSec"]);
+    read::<HttpCheck>(&["port", "requestPath"]);
+    read::<BackendService>(&["healthChecks", "backends", "fingerprint"]);
+    read::<GroupMember>(&["instance"]);
+    read::<Firewall>(&["sourceRanges", "destinationRanges", "targetTags", "allowed", "denied", "priority", "disabled"]);
+    read::<Traffic>(&["IPProtocol", "ports"]);
 }
 
 #[test]
@@ -52,6 +76,7 @@ fn a_scope_without_objects_is_empty_and_one_that_failed_an_error() {
     let of = |scope: Value| of_scope::<Value>(scope, "instances").map(|list| list.len());
     assert_eq!(of(serde_json::json!({"instances": [{}, {}]})).unwrap(), 2);
     assert_eq!(of(serde_json::json!({"warning": {"code": "NO_RESULTS_ON_PAGE"}})).unwrap(), 0);
+    assert_eq!(of(serde_json::json!({"instances": null})).unwrap(), 0);
     assert!(of(serde_json::json!({"warning": {"code": "UNREACHABLE"}})).is_err());
     assert_eq!(INSTANCE_GET.name(), "instances_get");
 }

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use ccm_kit::call::{ErrorKind, Failure};
-use ccm_kit::http::{Answer, Query, null};
+use ccm_kit::http::{Answer, Query};
+use ccm_kit::models;
 use http::Method;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -58,29 +58,25 @@ impl std::fmt::Display for Write {
     }
 }
 
-/// A Compute Engine operation.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Pending {
-    name: String,
-    self_link: String,
-    status: String,
-    #[serde(deserialize_with = "null")]
-    error: Errors,
-    http_error_status_code: Option<u16>,
-}
+models! {
+    /// A Compute Engine operation.
+    #[serde(rename_all = "camelCase")]
+    struct Pending {
+        name: String,
+        self_link: String,
+        status: String,
+        error: Errors,
+        http_error_status_code: Option<u16>,
+    }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Errors {
-    errors: Vec<OperationError>,
-}
+    struct Errors {
+        errors: Vec<OperationError>,
+    }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct OperationError {
-    code: String,
-    message: String,
+    struct OperationError {
+        code: String,
+        message: String,
+    }
 }
 
 impl Pending {
@@ -218,14 +214,29 @@ impl Client {
                 collection: Collection::Operations.as_str().to_owned(),
                 name: pending.name.clone(),
             });
-        let (method, path) = match waits {
-            true => (OPERATION_WAIT.verb.method(), format!("{id}/wait")),
-            false => (Method::GET, id.to_string()),
+        let read = Message { method: Method::GET, url: self.url(&id.to_string()), body: None, is_long: false };
+        let wait = Message {
+            method: OPERATION_WAIT.verb.method(),
+            url: self.url(&format!("{id}/wait")),
+            body: None,
+            is_long: true,
         };
-        let message = Message { method, url: self.url(&path), body: None, is_long: waits };
-        let send = || async { Pending::read(&self.session.send(&message).await?) };
+        let send = || async {
+            let answer = match self.session.send(if waits { &wait } else { &read }).await {
+                Err(failure) if waits && is_of_proxy(&failure) => self.session.send(&read).await,
+                answer => answer,
+            };
+            Pending::read(&answer?)
+        };
         self.waiting.call(OPERATION_WAIT, send).await
     }
+}
+
+/// Whether a proxy has refused a call: some pass no POST without a body. The API names a reason.
+fn is_of_proxy(failure: &Failure) -> bool {
+    let is_refusal = |status: &u16| (400..500).contains(status) && *status != 429;
+    let status = failure.status.filter(is_refusal);
+    status.is_some_and(|status| failure.code.is_empty() || failure.code == status.to_string())
 }
 
 /// Whether a failed look says nothing about the operation.
@@ -234,4 +245,21 @@ pub(crate) fn is_passing(error: &ApiError) -> bool {
         error.kind,
         ErrorKind::NoAnswer | ErrorKind::NotSent | ErrorKind::Throttled { .. } | ErrorKind::Credentials
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_in_an_operation_is_what_is_missing() {
+        let error = serde_json::json!({"errors": [{"code": "QUOTA_EXCEEDED", "message": null}]});
+        for (error, code) in [(serde_json::json!({"errors": null}), None), (error, Some("QUOTA_EXCEEDED"))] {
+            let pending = serde_json::json!({
+                "name": "o", "selfLink": null, "status": DONE, "error": error, "httpErrorStatusCode": null,
+            });
+            let pending: Pending = serde_json::from_value(pending).unwrap();
+            assert_eq!(pending.failure().map(|failure| failure.code).as_deref(), code);
+        }
+    }
 }

@@ -82,18 +82,7 @@ impl WantedRule {
 
     /// The rule that also admits what the next one does.
     pub(super) fn and(mut self, next: &Self) -> Self {
-        let mut allowed = self.rule().allowed;
-        for more in next.rule().allowed {
-            match allowed.iter_mut().find(|entry| entry.protocol.eq_ignore_ascii_case(&more.protocol)) {
-                Some(entry) if entry.ports.is_empty() || more.ports.is_empty() => entry.ports.clear(),
-                Some(entry) => {
-                    entry.ports.extend(more.ports);
-                    entry.ports =
-                        ports::expanded(&entry.ports).map_or_else(|| entry.ports.clone(), |all| ports::merged(&all));
-                }
-                None => allowed.push(more),
-            }
-        }
+        let allowed = merged(self.rule().allowed.into_iter().chain(next.rule().allowed));
         let is_new = |ip: &&String| !covers(&self.destinations, std::slice::from_ref(*ip));
         let new: Vec<String> = next.destinations.iter().filter(is_new).cloned().collect();
         match self.destinations.is_empty() || next.destinations.is_empty() {
@@ -162,7 +151,7 @@ impl WantedRule {
     /// Whether a rule admits all traffic that this one should, whatever else it does.
     pub(super) fn is_admitted_by(&self, found: &Firewall) -> bool {
         let allows = match &self.traffic {
-            Admission::Allow(protocol, ports) => found.allowed.iter().any(|entry| {
+            Admission::Allow(protocol, ports) => merged(found.allowed.iter().cloned()).iter().any(|entry| {
                 let is_protocol = entry.protocol.eq_ignore_ascii_case(protocol) || entry.protocol == "all";
                 let is_open = |open: BTreeSet<u16>| open.is_superset(ports);
                 is_protocol && (entry.ports.is_empty() || ports::expanded(&entry.ports).is_some_and(is_open))
@@ -196,8 +185,26 @@ pub(super) fn covers(found: &[String], wanted: &[String]) -> bool {
     }
 }
 
+/// One entry for each protocol.
+fn merged(entries: impl IntoIterator<Item = Traffic>) -> Vec<Traffic> {
+    let mut all: Vec<Traffic> = Vec::new();
+    for more in entries {
+        match all.iter_mut().find(|entry| entry.protocol.eq_ignore_ascii_case(&more.protocol)) {
+            Some(entry) if entry.ports.is_empty() || more.ports.is_empty() => entry.ports.clear(),
+            Some(entry) => {
+                entry.ports.extend(more.ports);
+                entry.ports =
+                    ports::expanded(&entry.ports).map_or_else(|| entry.ports.clone(), |all| ports::merged(&all));
+            }
+            None => all.push(more),
+        }
+    }
+    all
+}
+
 /// Ports by protocol; an empty set: all ports. `None`: not readable.
 fn traffic(entries: &[Traffic]) -> Option<BTreeMap<String, BTreeSet<u16>>> {
+    let entries = merged(entries.iter().cloned());
     entries.iter().map(|entry| Some((entry.protocol.to_lowercase(), ports::expanded(&entry.ports)?))).collect()
 }
 
@@ -306,6 +313,24 @@ mod tests {
         found.priority = Some(999);
         found.source_ranges = vec!["10.0.0.0/8".to_owned()];
         assert_eq!(fields(&wanted(), &found), ["sourceRanges", "targetTags", "priority"]);
+    }
+
+    #[test]
+    fn a_rule_admits_what_all_its_entries_of_a_protocol_admit() {
+        let entry = |protocol: &str, ports: &[&str]| Traffic {
+            protocol: protocol.to_owned(),
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+        };
+        let found = |allowed: [Traffic; 2]| Firewall { allowed: allowed.into(), ..wanted().rule() };
+        let needed = || entry("tcp", &["80", "443"]);
+        // Ports that somebody has opened beside those of the Service.
+        for more in [entry("tcp", &["1-65535"]), entry("tcp", &[]), entry("TCP", &["81"])] {
+            assert_eq!(fields(&wanted(), &found([more.clone(), needed()])), ["allowed"], "{more:?}");
+            assert_eq!(fields(&wanted(), &found([needed(), more.clone()])), ["allowed"], "{more:?}");
+        }
+        let split = found([entry("tcp", &["80"]), entry("tcp", &["443"])]);
+        assert_eq!(fields(&wanted(), &split), [] as [&str; 0]);
+        assert!(wanted().is_admitted_by(&split));
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl RouteTable for NetworkRoutes {
     }
 
     /// The instance of a node without provider ID has its name.
-    fn may_be(node: &Node, hop: &Hop) -> bool {
+    fn may_be(node: &Node, _: &str, hop: &Hop) -> bool {
         matches!(wanted(node), Wanted::Name(name) if name == hop.name)
             && zone_of(node).is_none_or(|zone| zone == hop.zone)
     }

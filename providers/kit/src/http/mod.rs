@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -122,6 +122,10 @@ impl Client {
     /// There was no answer, a status that is neither 2xx nor 300, or a web page.
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Answer, Failure> {
         request.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
+        // As net/http does, and hyper does not: some servers and proxies answer 411.
+        if request.body().is_empty() && [Method::POST, Method::PUT, Method::PATCH].contains(request.method()) {
+            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        }
         let (method, uri, start) = (request.method().clone(), request.uri().clone(), Instant::now());
         let late = || unanswered(format!("none within {}", ccm_provider::duration::format(self.timeout)));
         let answer = timeout(self.timeout, self.exchange(request)).await.unwrap_or_else(|_| Err(late()));

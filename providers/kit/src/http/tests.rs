@@ -108,6 +108,18 @@ async fn an_answer_is_read_as_json() {
 }
 
 #[tokio::test]
+async fn a_write_without_a_body_states_its_length_as_from_go() {
+    let server = Server::answering("200 OK", "", "{}").await;
+    let client = client_of(&[], Tls::default()).unwrap();
+    for (method, is_stated) in [("POST", true), ("PUT", true), ("PATCH", true), ("GET", false), ("DELETE", false)] {
+        let request = Request::builder().method(method).uri(server.url("/")).body(Bytes::new()).unwrap();
+        client.send(request).await.unwrap();
+        let request = server.requests().remove(0);
+        assert_eq!(request.matches("content-length: 0\r\n").count(), usize::from(is_stated), "{request}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_has_code_message_and_request_id() {
     let body = r#"{"error": {"type": "OverQuota", "message": "no more ports"}}"#;
     let server = Server::answering("409 Conflict", "X-Request-Id: req-1\r\nretry-after: 7\r\n", body).await;

@@ -7,7 +7,7 @@
 //! * A route whose target is not a node of this cluster is neither listed nor changed, unless its range belongs to the
 //!   cluster ([`RouteTable::is_blackhole`]).
 //! * A blackhole route is replaced when a node has its range. A node that is stopped keeps its route.
-//! * Blackhole routes for the ranges of nodes of other clouds, or without a hop, are left alone.
+//! * Blackhole routes for the ranges of nodes of other clouds, or without a hop for the range, are left alone.
 //! * A range may have several routes; each is listed and deleted separately.
 //! * A deleted node whose instance still exists remains the target in the list, so that its routes can be deleted.
 //! * A table that changed since it was listed is a conflict: the core lists it again.
@@ -17,7 +17,7 @@ use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, ProviderError, Route, Routes, Scope, address};
+use ccm_provider::{ErrorClass, NewRoute, Node, NodeName, NodeRef, ProviderError, Route, Routes, Scope, address};
 use futures::StreamExt;
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -99,6 +99,11 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// The nodes, with the addresses that these new routes need and the Nodes do not show.
+    async fn complete(&self, nodes: Vec<NodeRef>, _routes: &[NewRoute]) -> Vec<NodeRef> {
+        nodes
+    }
+
     /// Reads the data about the hops of new routes (`_wanted`), and about the hops without a node to which existing
     /// routes for the same ranges lead (`_in_the_way`).
     ///
@@ -130,9 +135,9 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether a hop without a node may be that of this node, which has none yet: a route to it is that of the node, but
-    /// no new route gets it.
-    fn may_be(_node: &Node, _hop: &Self::Hop) -> bool {
+    /// Whether the route of this name, to a hop without a node, may be that of this node, which has no hop for the range
+    /// yet. No new route gets this hop.
+    fn may_be(_node: &Node, _name: &str, _hop: &Self::Hop) -> bool {
         false
     }
 
@@ -232,10 +237,20 @@ impl<T: RouteTable> PlannedRoutes<T> {
     ///
     /// The table could not be read.
     pub async fn observe(&self, cluster: &str, max_age: Duration) -> Result<Observed<T>, ProviderError> {
+        self.observe_with(cluster, max_age, &[]).await
+    }
+
+    async fn observe_with(
+        &self,
+        cluster: &str,
+        max_age: Duration,
+        routes: &[NewRoute],
+    ) -> Result<Observed<T>, ProviderError> {
         let nodes = self.cluster.nodes().ok_or_else(|| ProviderError::bug("routes were asked for before the start"))?;
         let last_write = self.memory.lock().last_write;
         let table = self.table.read(cluster, max_age, last_write).await?;
-        let observed = Observed::new(table, &nodes.list(), &self.memory.lock().former);
+        let nodes = self.table.complete(nodes.list(), routes).await;
+        let observed = Observed::new(table, &nodes, &self.memory.lock().former);
         self.memory.lock().former.clone_from(&observed.former);
         Ok(observed)
     }
@@ -246,7 +261,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
     ///
     /// The table or a hop could not be read.
     pub async fn observe_for(&self, cluster: &str, routes: &[NewRoute]) -> Result<Observed<T>, ProviderError> {
-        let mut observed = self.observe(cluster, TABLE_AGE).await?;
+        let mut observed = self.observe_with(cluster, TABLE_AGE, routes).await?;
         let wanted = routes.iter().filter_map(|new| observed.hop(&new.route).cloned()).collect();
         let in_the_way = routes.iter().flat_map(|new| observed.in_the_way(&new.route)).cloned().collect();
         let last_write = self.memory.lock().last_write;

@@ -17,7 +17,7 @@ pub struct Observed<T: RouteTable> {
     nodes: BTreeMap<T::Hop, NodeName>,
     contested: BTreeSet<T::Hop>,
     hops: BTreeMap<NodeName, Vec<T::Hop>>,
-    // The ranges of nodes without a hop, or elsewhere: the routes for them may lead to these nodes.
+    // The ranges of nodes without a hop for them, or elsewhere: the routes for them may lead to these nodes.
     waiting: BTreeSet<IpNet>,
     // The last known node of each hop that a route leads to.
     pub(super) former: BTreeMap<T::Hop, NodeName>,
@@ -47,14 +47,17 @@ impl<T: RouteTable> Observed<T> {
     pub fn new(table: Table<T::Id, T::Hop>, nodes: &[NodeRef], former: &BTreeMap<T::Hop, NodeName>) -> Self {
         let hops: BTreeMap<NodeName, Vec<T::Hop>> =
             nodes.iter().map(|node| (node.name.clone(), T::hops(node))).collect();
-        let is_waiting =
-            |node: &&NodeRef| hops.get(&node.name).is_none_or(Vec::is_empty) || T::is_elsewhere(&table.id, node);
-        let without: Vec<&NodeRef> = nodes.iter().filter(is_waiting).collect();
-        let waiting = without
-            .iter()
-            .flat_map(|node| node.pod_cidrs.iter())
-            .filter_map(|cidr| address::parse_cidr(cidr))
-            .collect();
+        let has_hop = |node: &NodeName, range: &IpNet| hops.get(node).is_some_and(|hops| T::hop(hops, range).is_some());
+        let waits = |node: &NodeRef, range: &IpNet| !has_hop(&node.name, range) || T::is_elsewhere(&table.id, node);
+        let mut waiting = BTreeSet::new();
+        for node in nodes {
+            let ranges = node.pod_cidrs.iter().filter_map(|cidr| address::parse_cidr(cidr));
+            waiting.extend(ranges.filter(|range| waits(node, range)));
+        }
+        let may_be = |name: &str, hop: &T::Hop, range: &IpNet| {
+            let may_be = |node: &&NodeRef| T::may_be(node, name, hop) && !has_hop(&node.name, range);
+            nodes.iter().find(may_be).map(|node| &node.name)
+        };
         // The node is stopped: a new route would be a blackhole again.
         let is_of_node = |hop: &T::Hop, range: IpNet| {
             let has_range = |node: &NodeRef| node.pod_cidrs.iter().any(|cidr| address::parse_cidr(cidr) == Some(range));
@@ -87,11 +90,13 @@ impl<T: RouteTable> Observed<T> {
                 entries.entry(range).or_default().push(entry);
             }
         }
-        // A node with another hop has left its former one: the old route no longer belongs to it.
-        let has_none = |node: &&NodeName| hops.get(*node).is_none_or(Vec::is_empty);
         let name = |entry: &Entry<T::Hop>| {
-            let Target::Hop(hop) = &entry.target else { return None };
-            let may_be = || without.iter().find(|node| T::may_be(node, hop)).map(|node| &node.name);
+            let (Target::Hop(hop), Some(range)) = (&entry.target, address::parse_cidr(&entry.destination)) else {
+                return None;
+            };
+            // A node with another hop has left its former one: the old route no longer belongs to it.
+            let has_none = |node: &&NodeName| !has_hop(node, &range);
+            let may_be = || may_be(&entry.name, hop, &range);
             Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop).filter(has_none)).or_else(may_be)?.clone()))
         };
         let former = entries.values().flatten().filter_map(name).collect();
@@ -122,8 +127,8 @@ impl<T: RouteTable> Observed<T> {
             .collect()
     }
 
-    /// Whether a route to a hop is a blackhole because no node has the hop. A node with this range and without a hop, or
-    /// elsewhere, may have it.
+    /// Whether a route to a hop is a blackhole because no node has the hop. A node with this range and without a hop for
+    /// it, or elsewhere, may have it.
     fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
         let is_known = self.former.contains_key(hop) || self.contested.contains(hop) || self.waiting.contains(range);
         !is_known && T::is_blackhole(&self.id, range)

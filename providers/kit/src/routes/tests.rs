@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ccm_provider::{AddressType, ErrorClass, NodeAddress, NodeRef, Turn};
+use ccm_provider::{AddressType, ErrorClass, NodeAddress, Turn};
 
 use super::*;
 
@@ -43,6 +43,10 @@ impl RouteTable for Router {
 
     fn other_hops(node: &Node) -> Vec<IpAddr> {
         node.labels.get("other-hop").and_then(|ip| ip.parse().ok()).into_iter().collect()
+    }
+
+    fn may_be(node: &Node, name: &str, _: &IpAddr) -> bool {
+        node.labels.get("route") == Some(name)
     }
 
     fn is_elsewhere((): &(), node: &Node) -> bool {
@@ -173,13 +177,46 @@ fn a_route_to_no_node_is_a_blackhole_in_the_ranges_of_the_cluster_and_foreign_el
 
 #[test]
 fn the_route_of_a_node_without_a_hop_is_no_blackhole() {
-    let mut waits = Node { name: "a".into(), ..Node::default() };
-    waits.pod_cidrs = ["10.1.1.0/24".into()].into();
+    let waits = with_ranges(&node("a", &[]), &["10.1.1.0/24"]);
     let routes = [("10.1.1.0/24", "10.9.9.9"), ("10.1.2.0/24", "10.9.9.9")];
-    let observed = observed(&[Arc::new(waits)], &routes, &BTreeMap::new());
+    let observed = observed(&[waits], &routes, &BTreeMap::new());
     assert_eq!(listed(&observed), ["10.1.2.0/24 -> nowhere"]);
     let nowhere = Route { target_node: None, ..route("", "10.1.1.0/24") };
     assert_eq!(observed.delete(&nowhere).unwrap_err().class(), ErrorClass::Conflict);
+}
+
+fn with_ranges(node: &Node, ranges: &[&str]) -> NodeRef {
+    Arc::new(Node { pod_cidrs: ranges.iter().map(|range| (*range).into()).collect(), ..node.clone() })
+}
+
+#[test]
+fn the_route_of_a_node_without_a_hop_of_the_family_is_no_blackhole() {
+    let routes = [("10.1.1.0/24", "10.0.0.1"), ("fd00:1::/80", "fd00::1"), ("fd00:2::/80", "fd00::1")];
+    let one = with_ranges(&node("a", &["10.0.0.1"]), &["10.1.1.0/24", "fd00:1::/80"]);
+    let observed = observed(&[one], &routes, &BTreeMap::new());
+    assert_eq!(listed(&observed), ["10.1.1.0/24 -> a", "fd00:2::/80 -> nowhere"]);
+    let nowhere = Route { target_node: None, ..route("", "fd00:1::/80") };
+    assert_eq!(observed.delete(&nowhere).unwrap_err().class(), ErrorClass::Conflict);
+}
+
+#[test]
+fn a_node_that_loses_its_address_of_one_family_keeps_the_routes_of_both() {
+    let routes = [("10.1.1.0/24", "10.0.0.1"), ("fd00:1::/80", "fd00::1")];
+    let first = observed(&[node("a", &["10.0.0.1", "fd00::1"])], &routes, &BTreeMap::new());
+    let second = observed(&[node("a", &["10.0.0.1"])], &routes, &first.former);
+    assert_eq!(listed(&second), ["10.1.1.0/24 -> a", "fd00:1::/80 -> a"]);
+}
+
+#[test]
+fn a_route_with_the_name_of_a_node_that_shows_no_hop_is_that_of_the_node() {
+    let mut named = (*node("a", &["10.0.0.1"])).clone();
+    named.labels = [("route", "fd00:1::/80")].into_iter().collect();
+    let routes = [("fd00:1::/80", "fd00::1"), ("fd00:2::/80", "fd00::1")];
+    let observed = observed(&[with_ranges(&named, &["fd00:1::/80"])], &routes[..1], &BTreeMap::new());
+    assert_eq!(listed(&observed), ["fd00:1::/80 -> a"]);
+    named.addresses = node("a", &["fd00::2"]).addresses.clone();
+    let moved = self::observed(&[with_ranges(&named, &["fd00:1::/80"])], &routes[..1], &BTreeMap::new());
+    assert_eq!(listed(&moved), ["fd00:1::/80 -> nowhere"]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ ccm_kit::annotation_table! {
     pub(crate) static ROWS: ();
     "service.beta.kubernetes.io/" {
         INTERNAL: bool = value::exact_bool, "openstack-internal-load-balancer", On::All, "boolean", "`internal-lb`", "",
-            "No floating IP. With `internal-lb = true` the Service is internal regardless of this annotation. A floating IP that is attached is removed.";
+            "No floating IP. With `internal-lb = true` the Service is internal regardless of this annotation. The floating IP that the Service had is removed.";
     }
     "loadbalancer.openstack.org/" {
         CLASS: String = value::text_or_empty, "class", On::All, "name", "", FIXED,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ccm_kit::models;
-use serde::Deserialize;
 
 use super::operation::{FLAVOR_GET, FLAVOR_LIST, SERVER_GET, SERVER_LIST};
 use super::{ApiError, Client, Query, escaped};
@@ -46,6 +45,12 @@ models! {
         pub(crate) id: String,
         pub(crate) original_name: String,
     }
+
+    /// A flavor.
+    pub(crate) struct Flavor {
+        pub(crate) id: String,
+        pub(crate) name: String,
+    }
 }
 
 /// A name as a pattern for any case: some databases of Nova distinguish case, and some do not. Only what is needed is
@@ -57,14 +62,6 @@ fn in_any_case(name: &str) -> String {
         _ => c.to_string(),
     };
     name.chars().map(pattern).collect()
-}
-
-/// A flavor.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Flavor {
-    pub(crate) id: String,
-    pub(crate) name: String,
 }
 
 impl Client {
@@ -102,6 +99,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn null_in_a_flavor_is_what_is_missing() {
+        let flavor: Flavor = serde_json::from_value(serde_json::json!({"id": "f", "name": null})).unwrap();
+        assert_eq!(flavor, Flavor { id: "f".to_owned(), name: String::new() });
+    }
 
     #[test]
     fn the_pattern_of_a_name_ignores_case_and_escapes_as_the_go_program() {

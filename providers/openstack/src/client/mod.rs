@@ -13,7 +13,9 @@ mod ports;
 pub(crate) mod session;
 pub(crate) mod storage;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure, Meaning};
 use ccm_kit::http::Answer;
@@ -26,6 +28,9 @@ use tokio::time::Instant;
 
 use self::operation::{Operation, Service};
 use self::session::{Message, Session};
+
+/// An optional call that was refused is not sent again for this time.
+const REFUSED: Duration = Duration::from_secs(3600);
 
 /// A failed call.
 pub(crate) type ApiError = CallError<Operation>;
@@ -40,6 +45,8 @@ pub(crate) struct Client {
     turns: Arc<ports::Turns>,
     /// The same for load balancers and their parts.
     balancers_written: Arc<Mutex<Option<Instant>>>,
+    /// The last refusals of calls that are optional.
+    refused: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
 }
 
 impl Client {
@@ -51,6 +58,7 @@ impl Client {
             ports_written: Arc::default(),
             turns: Arc::default(),
             balancers_written: Arc::default(),
+            refused: Arc::default(),
         }
     }
 
@@ -133,6 +141,26 @@ impl Client {
         self.caller.call(operation, read).await
     }
 
+    /// The answer to a call that the Go program does not make, so that a role, an access rule or a driver's API may lack
+    /// it; `None` if it is refused. Then it is not sent again for some time: each 401 costs a login.
+    pub(crate) async fn optional<T>(
+        &self,
+        call: &'static str,
+        read: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<Option<T>, ApiError> {
+        if self.refused.lock().get(call).is_some_and(|at| at.elapsed() < REFUSED) {
+            return Ok(None);
+        }
+        match read.await {
+            Err(error) if is_refused(&error) => {
+                tracing::warn!(%error, "the program goes on without the answer");
+                self.refused.lock().insert(call, Instant::now());
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
+    }
+
     /// Reads all pages of a list. Only the marker of a link to the next page is used: a service behind a proxy may use
     /// another host name in the link, and Octavia leaves the filters out.
     pub(crate) async fn list<T: DeserializeOwned>(
@@ -154,7 +182,8 @@ impl Client {
                 if !objects.into_iter().all(is_identified) {
                     return Err(unreadable(format!("an entry of {key:?} has no ID")));
                 }
-                let list: Vec<T> = below(&mut answer, key)?;
+                // Services in Go write an empty list as null.
+                let list: Vec<T> = below::<Option<_>>(&mut answer, key)?.unwrap_or_default();
                 // A page without entries ends the list, even with a link to a next page.
                 let next = next.filter(|_| !list.is_empty()).transpose()?;
                 Ok((list, next))
@@ -231,6 +260,12 @@ pub(crate) async fn seen<T: Default>(read: impl Future<Output = Result<T, ApiErr
     }
 }
 
+/// Whether a call is refused, by the service or by what is in front of it. A failed login is no refusal of the call.
+pub(crate) fn is_refused(error: &ApiError) -> bool {
+    let is_answer = matches!(error.kind, ErrorKind::Refused | ErrorKind::Credentials | ErrorKind::NoAnswer);
+    is_answer && matches!(error.status, Some(400..=499 | 501))
+}
+
 /// Whether the object is busy with an earlier change.
 pub(crate) fn is_busy(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
@@ -273,9 +308,23 @@ fn unreadable(message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
     use serde_json::json;
 
     use super::*;
+    use crate::world::World;
+
+    #[tokio::test]
+    async fn a_list_that_is_null_is_empty_and_one_that_is_missing_is_no_answer() {
+        let world = World::with(1).await;
+        for (body, is_empty) in [(r#"{"servers": null}"#, true), ("{}", false), (r#"{"servers": {}}"#, false)] {
+            let fault = Fault::Status { status: 200, body: body.to_owned() };
+            world.cloud.fault(Rule::every(fault).on("compute", "server_list"));
+            let servers = world.client.servers().await.ok();
+            assert_eq!(servers, is_empty.then(Vec::new), "{body}");
+            world.cloud.faults(Faults::clear);
+        }
+    }
 
     #[test]
     fn an_object_without_an_id_is_no_answer() {

@@ -14,7 +14,7 @@ use super::operation::{
     SUBNET_LIST,
 };
 use super::session::Message;
-use super::{ApiError, Client, Query};
+use super::{ApiError, Client, Query, null};
 
 /// Device IDs in one query: common proxies limit the URL of a request to 8 KiB.
 const IDS_AT_ONCE: usize = 100;
@@ -137,6 +137,11 @@ models! {
 }
 
 impl Port {
+    /// The IDs of its subports, in the order of its trunk.
+    pub(crate) fn subports(&self) -> impl Iterator<Item = &str> {
+        self.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports).map(|subport| &*subport.port_id)
+    }
+
     /// Whether Neutron filters the traffic of the port.
     pub(crate) fn is_secured(&self) -> bool {
         self.port_security_enabled.unwrap_or(true)
@@ -154,6 +159,7 @@ impl Client {
     pub(crate) async fn extensions(&self) -> Result<Vec<String>, ApiError> {
         #[derive(Deserialize)]
         struct Extension {
+            #[serde(default, deserialize_with = "null")]
             alias: String,
         }
         let list: Vec<Extension> = self.list(EXTENSION_LIST, "extensions", Query::default(), "extensions").await?;

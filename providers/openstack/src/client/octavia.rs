@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::operation::{LB_GET, LB_LIST, LB_VERSIONS, LISTENER_LIST, MEMBER_LIST, MONITOR_LIST, Operation, POOL_LIST};
+use super::operation::{
+    LB_GET, LB_LIST, LB_VERSIONS, LISTENER_LIST, MEMBER_LIST, MONITOR_GET, MONITOR_LIST, Operation, POOL_LIST,
+};
 use super::session::Message;
 use super::{ApiError, Client, Query, null};
 
@@ -167,6 +169,7 @@ struct TreePool {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 struct TreePart {
+    #[serde(deserialize_with = "null")]
     id: String,
     #[serde(deserialize_with = "null")]
     name: String,
@@ -245,9 +248,17 @@ impl Client {
         Ok(found.filter(|found| found.provisioning_status != "DELETED"))
     }
 
-    /// The members of all pools of a load balancer, without monitor ports and subnets.
-    pub(crate) async fn status_tree(&self, id: &str) -> Result<Tree, ApiError> {
-        self.get(LB_GET, format!("lbaas/loadbalancers/{id}/status"), "statuses").await
+    /// The members of all pools of a load balancer, without monitor ports and subnets; `None` if the call is refused.
+    pub(crate) async fn status_tree(&self, id: &str) -> Result<Option<Tree>, ApiError> {
+        let read = async {
+            let tree = self.get(LB_GET, format!("lbaas/loadbalancers/{id}/status"), "statuses").await;
+            match tree {
+                // A load balancer that is gone has none: that is no refusal of the call.
+                Err(error) if error.status == Some(404) && self.load_balancer(id).await?.is_none() => Ok(Err(error)),
+                tree => tree.map(Ok),
+            }
+        };
+        self.optional("loadbalancer_status", read).await?.transpose()
     }
 
     pub(crate) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>, ApiError> {
@@ -271,9 +282,7 @@ impl Client {
 
     /// A health monitor of any project that is visible.
     pub(crate) async fn monitor(&self, id: &str) -> Result<Option<Monitor>, ApiError> {
-        let query = Query::default().with("id", id);
-        let found: Vec<Monitor> = self.list(MONITOR_LIST, "lbaas/healthmonitors", query, "healthmonitors").await?;
-        Ok(found.into_iter().find(|monitor| monitor.id == id))
+        self.find_by_id(MONITOR_GET, ("lbaas/healthmonitors", id), "healthmonitor").await
     }
 
     /// Sends a write below `lbaas/`.
@@ -296,6 +305,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::world::World;
+
+    #[tokio::test]
+    async fn the_missing_status_of_a_missing_balancer_is_no_refusal() {
+        let world = World::with(0).await;
+        for _ in 0..2 {
+            world.client.status_tree("0badbad0-1111-4222-8333-444455556666").await.unwrap_err();
+            let calls = world.calls();
+            assert_eq!(calls, ["load-balancer:loadbalancer_status_get", "load-balancer:loadbalancer_get"]);
+        }
+    }
 
     #[test]
     fn versions_compare_as_numbers_in_any_order() {

@@ -110,6 +110,7 @@ operations! {
     MEMBER_CREATE LoadBalancer "loadbalancer_member_create" "os_load-balancer_api:member:post"
     MEMBER_DELETE LoadBalancer "loadbalancer_member_delete" "os_load-balancer_api:member:delete"
     MONITOR_LIST LoadBalancer "loadbalancer_healthmonitor_list" "os_load-balancer_api:healthmonitor:get_all"
+    MONITOR_GET LoadBalancer "loadbalancer_healthmonitor_get" "os_load-balancer_api:healthmonitor:get_one"
     MONITOR_CREATE LoadBalancer "loadbalancer_healthmonitor_create" "os_load-balancer_api:healthmonitor:post"
     MONITOR_UPDATE LoadBalancer "loadbalancer_healthmonitor_update" "os_load-balancer_api:healthmonitor:put"
     MONITOR_DELETE LoadBalancer "loadbalancer_healthmonitor_delete" "os_load-balancer_api:healthmonitor:delete"

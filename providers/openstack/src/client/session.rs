@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::{Answer, Client};
-use ccm_kit::{Interrupted, Life, Renewed, Stamped};
+use ccm_kit::{Interrupted, Life, Renewed, Stamped, models};
 use ccm_provider::ProviderError;
 use futures::FutureExt as _;
 use http::{HeaderMap, Request, StatusCode, header};
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
@@ -80,41 +80,37 @@ struct TokenAnswer {
     token: TokenBody,
 }
 
-#[derive(Deserialize)]
-struct TokenBody {
-    expires_at: Option<Timestamp>,
-    #[serde(default)]
-    catalog: Vec<Entry>,
-    project: Option<Project>,
-    #[serde(default)]
-    roles: Vec<Role>,
-}
-
-#[derive(Deserialize)]
-struct Role {
-    name: String,
-}
-
-#[derive(Deserialize)]
+/// Without an ID it is an error: lists would have the objects of all projects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Project {
     id: String,
 }
 
-/// A service in the catalog.
-#[derive(Debug, Clone, Deserialize)]
-struct Entry {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    endpoints: Vec<Endpoint>,
-}
+models! {
+    struct TokenBody {
+        expires_at: Option<Timestamp>,
+        catalog: Vec<Entry>,
+        project: Option<Project>,
+        roles: Vec<Role>,
+    }
 
-#[derive(Debug, Clone, Deserialize)]
-struct Endpoint {
-    interface: String,
-    region: Option<String>,
-    region_id: Option<String>,
-    url: String,
+    struct Role {
+        name: String,
+    }
+
+    /// A service in the catalog.
+    struct Entry {
+        #[serde(rename = "type")]
+        kind: String,
+        endpoints: Vec<Endpoint>,
+    }
+
+    struct Endpoint {
+        interface: String,
+        region: Option<String>,
+        region_id: Option<String>,
+        url: String,
+    }
 }
 
 /// A request to a service.
@@ -435,6 +431,22 @@ mod tests {
         assert!(problem.ends_with("(it has: public in region A)"), "{problem}");
         assert_eq!(unversioned("http://lb/lb/v2.0/"), "http://lb/lb/");
         assert_eq!(versioned(Service::Network, "https://v2.example.com"), "https://v2.example.com/v2.0/");
+    }
+
+    /// As the Go program does.
+    #[test]
+    fn null_in_a_token_is_what_is_missing() {
+        let nulls = json!({"expires_at": null, "catalog": null, "project": null, "roles": null, "is_domain": null});
+        assert_eq!(serde_json::from_value::<TokenBody>(nulls).unwrap(), TokenBody::default());
+        let token: TokenBody = serde_json::from_value(json!({"roles": [{"name": null}], "catalog": [
+            {"type": null, "endpoints": null}, {"type": "network"}, {"type": "network", "endpoints": [
+                {"interface": null, "region": null, "url": null}, {"region": "A"},
+                {"interface": "public", "region_id": "A", "url": "http://net:9696"}]}]}))
+        .unwrap();
+        let public = Endpoints { region: "A".to_owned(), interface: "public".to_owned() };
+        assert_eq!(find(&token.catalog, Service::Network, &public).unwrap(), "http://net:9696/v2.0/");
+        // Without its ID, lists would have the objects of all projects.
+        assert!(serde_json::from_value::<TokenBody>(json!({"project": {"id": null}})).is_err());
     }
 
     #[test]

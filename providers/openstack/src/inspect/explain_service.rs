@@ -127,7 +127,8 @@ fn listener(found: &Balancer, listener: &Listener) -> Fact {
 
 /// The address for clients, and whether the Service shows it.
 fn address(service: &Service, observed: &Observed, lb: &LoadBalancer, settings: &Settings) -> Option<Fact> {
-    let floating = observed.floating_ip_of(PLACE);
+    // That of an internal Service is its user's.
+    let floating = observed.floating_ip_of(PLACE).filter(|_| !settings.is_internal);
     let address = floating.map_or(&lb.vip_address, |ip| &ip.floating_ip_address);
     let whose = match floating {
         None if settings.is_internal || lb.vip_address.contains(':') => "the address of the load balancer",

@@ -57,7 +57,7 @@ pub(super) fn is_as_noted(item: &Item, lb: &LoadBalancer, observed: &Observed) -
         && lb.provisioning_status == ACTIVE
         && item.applied.is_some()
         && item.applied == note(item, lb, observed.version);
-    let needs_floating_ip = !settings.is_internal && !lb.vip_address.contains(':');
-    let has_floating_ip = observed.floating_ips.iter().any(|ip| ip.port_id.as_ref() == Some(&lb.vip_port_id));
-    is_noted && (needs_floating_ip == has_floating_ip || lb.vip_address.contains(':'))
+    let needs_none = settings.is_internal || lb.vip_address.contains(':');
+    let has_floating_ip = || observed.floating_ips.iter().any(|ip| ip.port_id.as_ref() == Some(&lb.vip_port_id));
+    is_noted && (needs_none || has_floating_ip())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
+use ccm_kit::call::Operation as _;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -160,8 +161,9 @@ impl Bulk for Groups {
     }
 }
 
-/// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer. That of another
-/// project is not in it, and is listed alone. One that cannot be read fails only its own readers.
+/// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer. Those that it
+/// lacks are read one by one: they are of other projects, or the list is refused. One that cannot be read fails only its
+/// own readers.
 #[derive(Debug, Clone)]
 pub(super) struct Monitors(pub(super) Client);
 
@@ -172,7 +174,7 @@ impl Bulk for Monitors {
     type Error = ApiError;
 
     async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
-        let listed = self.0.monitors().await?.into_iter();
+        let listed = self.0.optional(MONITOR_LIST.name(), self.0.monitors()).await?.unwrap_or_default().into_iter();
         let mut found: BTreeMap<String, Self::Answer> =
             listed.map(|monitor| (monitor.id.clone(), Ok(monitor))).collect();
         let missing: Vec<String> = ids.iter().filter(|id| !found.contains_key(*id)).cloned().collect();

@@ -1,8 +1,8 @@
 //! Whose a balancer and its listeners are. Pure.
 //!
 //! Names, tags and descriptions contain only the cluster name, which several clusters of a project may share: the
-//! default is `kubernetes`. So a name alone proves nothing. What proves it: the Service notes the ID of the balancer,
-//! this process created it, or a node of this cluster is a member. Annotations are copied by backups, so they do not
+//! default is `kubernetes`. So a name alone proves nothing. What proves it: the Service notes the ID of the balancer or
+//! publishes its address, this process created it, or a node of this cluster is a member. Annotations are copied by backups, so they do not
 //! prove it against the age of the objects: a balancer, or a listener on one that is shared, is never older than the
 //! Service that it was created for. The clocks of the cloud and of the API server may differ, so if it is little older,
 //! the members decide.
@@ -17,6 +17,7 @@ use super::names;
 pub(crate) use super::observed::Evidence;
 use super::observed::{Balancer, Observed, service_tags};
 use super::wanted::Item;
+use crate::client::network::FloatingIp;
 use crate::client::octavia::{Listener, LoadBalancer, Member};
 
 /// The maximum clock difference between the cloud and the API server.
@@ -55,7 +56,7 @@ pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
         return Claim::Own;
     }
     let proven = |claim| match evidence {
-        Some(Evidence::Created | Evidence::Member) => claim,
+        Some(Evidence::Created | Evidence::Published | Evidence::Member) => claim,
         Some(Evidence::Empty) if !is_older => claim,
         Some(Evidence::Empty | Evidence::Nothing) => Claim::Namesake,
         None => Claim::Unread,
@@ -176,6 +177,14 @@ impl Item {
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 
+    /// Whether the Service publishes the address of the balancer, and notes none: its annotations were removed.
+    pub(super) fn publishes(&self, lb: &LoadBalancer, floating_ip: Option<&FloatingIp>) -> bool {
+        let floating = floating_ip.map(|ip| &ip.floating_ip_address);
+        let mut addresses = floating.into_iter().chain([&lb.vip_address]);
+        let is_copy = self.is_younger_than(&lb.created_at, SKEW);
+        self.annotated.is_none() && !is_copy && addresses.any(|address| self.published.contains(address))
+    }
+
     /// Whether the name of the balancer says that it was created for the Service.
     pub(super) fn has_made(&self, lb: &LoadBalancer) -> bool {
         [&self.name, &self.legacy].contains(&&lb.name) || names::renamed(&lb.name, &self.name).is_some()
@@ -200,13 +209,17 @@ impl Item {
         utc(created_at).zip(self.created).is_some_and(|(made, service)| service.duration_since(made) > by)
     }
 
+    /// Whether the Service notes or publishes an address.
+    pub(super) fn has_had(&self, address: &String) -> bool {
+        self.noted_address.as_ref() == Some(address) || self.published.contains(address)
+    }
+
     /// Whether a floating IP that is bound to nothing was created for this Service: its description says so, it is not
     /// older than the Service, and the Service notes or publishes its address.
-    pub(super) fn has_floating_ip(&self, ip: &crate::client::network::FloatingIp) -> bool {
+    pub(super) fn has_floating_ip(&self, ip: &FloatingIp) -> bool {
         let made = ip.created_at.parse::<Timestamp>().ok().zip(self.created);
         let is_older = made.is_some_and(|(ip, service)| service.duration_since(ip) > SKEW);
-        let address = &ip.floating_ip_address;
-        let is_known = self.noted_address.as_ref() == Some(address) || self.published.contains(address);
+        let is_known = self.has_had(&ip.floating_ip_address);
         let descriptions = [&self.descriptions.floating_ip, &self.descriptions.replaced_ip];
         descriptions.contains(&&ip.description) && is_known && !is_older
     }

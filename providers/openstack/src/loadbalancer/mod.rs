@@ -410,7 +410,7 @@ impl BalancerCloud for Balancers {
             ServiceAction::Delete => true,
         };
         let is_user = claim(observed, place, item).is_user();
-        let address = address(observed, place).filter(|_| is_user && is_known)?;
+        let address = address(observed, place, item).filter(|_| is_user && is_known)?;
         let ingress = match &item.settings {
             None => LoadBalancerIngress { ip: address, ..LoadBalancerIngress::default() },
             Some(settings) => settings.publish.ingress(address, settings.proxy_protocol.is_some()),
@@ -469,7 +469,7 @@ impl BalancerCloud for Balancers {
                 if action == ServiceAction::Ensure
                     && (is_possible || is_replaced && lb.provisioning_status == ERROR)
                     && !reached.steps().any(|step| step.write.changes_address())
-                    && let Some(address) = address(observed, place)
+                    && let Some(address) = address(observed, place, item)
                 {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
                 }
@@ -549,10 +549,12 @@ fn is_address_known(reached: &Reached<'_, Balancers>, item: &Item) -> bool {
     !observed.hidden.contains(&place) && (needs_none || reached.left.findings.iter().any(is_inside))
 }
 
-/// The address for clients: the floating IP, else that of the balancer.
-fn address(observed: &Observed, place: usize) -> Option<String> {
+/// The address for clients: the floating IP, else that of the balancer. A floating IP of an internal Service is its
+/// user's.
+fn address(observed: &Observed, place: usize, item: &Item) -> Option<String> {
     let lb = &observed.balancer(place)?.lb;
-    let floating = observed.floating_ip_of(place).map(|ip| ip.floating_ip_address.clone());
+    let is_internal = item.settings.as_ref().is_some_and(|settings| settings.is_internal);
+    let floating = observed.floating_ip_of(place).filter(|_| !is_internal).map(|ip| ip.floating_ip_address.clone());
     Some(floating.unwrap_or_else(|| lb.vip_address.clone())).filter(|address| !address.is_empty())
 }
 

@@ -138,14 +138,27 @@ impl Balancer {
         of_listeners.chain([&self.lb.tags]).flat_map(|tags| service_tags(tags))
     }
 
-    /// The pool of a listener. Octavia also lists a listener at the pools to which its L7 policies redirect.
+    /// The pool of a listener. Octavia also lists a listener at the pools to which its L7 policies redirect; where
+    /// listeners do not show their pool, it is the only one with the name of a Service's.
     pub(crate) fn pool_of(&self, listener: &Listener) -> Option<&Pool> {
-        self.pools.iter().find(|pool| !pool.id.is_empty() && pool.id == listener.default_pool_id)
+        let is_default = |listener: &Listener, pool: &Pool| !pool.id.is_empty() && pool.id == listener.default_pool_id;
+        if !listener.default_pool_id.is_empty() {
+            return self.pools.iter().find(|pool| is_default(listener, pool));
+        }
+        let is_listed = |pool: &&Pool| pool.listeners.iter().any(|listed| listed.id == listener.id);
+        let is_free = |pool: &&Pool| !self.listeners.iter().any(|listener| is_default(listener, pool));
+        let is_made = |pool: &&Pool| {
+            let mut services = self.service_tags().chain([&*self.lb.name]);
+            services.any(|service| names::is_part(&pool.name, "pool", service))
+        };
+        let mut found = self.pools.iter().filter(is_listed).filter(is_free).filter(is_made);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// Whether a pool is deleted with its listener.
     pub(crate) fn is_of_one_listener(&self, pool: &Pool) -> bool {
-        self.listeners.iter().filter(|listener| listener.default_pool_id == pool.id).count() == 1
+        let is_of = |listener: &&Listener| self.pool_of(listener).is_some_and(|found| found.id == pool.id);
+        self.listeners.iter().filter(is_of).count() == 1
     }
 
     /// The subnets from which it reaches the members behind these ports; `None`: the members were not read.
@@ -245,6 +258,8 @@ pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clon
 pub(crate) enum Evidence {
     /// This process created it, or has seen such a member.
     Created,
+    /// The Service publishes its address.
+    Published,
     /// A member is a node of this cluster.
     Member,
     /// It has no members.

@@ -36,6 +36,22 @@ impl NodePorts {
     pub(crate) async fn of(&self, servers: &BTreeSet<ServerId>) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
         self.known.get(servers, AGE, self.client.ports_written()).await
     }
+
+    /// The same with the subports of their trunks, which have addresses of nodes too and no device.
+    pub(crate) async fn with_subports(
+        &self,
+        servers: &BTreeSet<ServerId>,
+    ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
+        let mut ports = self.of(servers).await?;
+        let ids: BTreeSet<&str> = ports.values().flatten().flat_map(Port::subports).collect();
+        let found = self.client.ports_by_id(&ids.into_iter().collect::<Vec<_>>()).await?;
+        for of_server in ports.values_mut() {
+            let is_own = |port: &&Port| of_server.iter().any(|parent| parent.subports().any(|id| id == port.id));
+            let own: Vec<Port> = found.iter().filter(is_own).cloned().collect();
+            of_server.extend(own);
+        }
+        Ok(ports)
+    }
 }
 
 #[async_trait]

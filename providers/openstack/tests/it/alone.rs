@@ -16,7 +16,6 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         the_members_follow_the_nodes_whatever_cannot_be_read,
         a_group_that_cannot_be_read_is_not_left_behind,
-        without_the_right_to_read_the_status_tree_nothing_is_missing,
         a_refused_algorithm_does_not_fail_the_next_syncs,
         a_failed_creation_takes_its_floating_ip_with_it,
         the_members_follow_the_nodes_whatever_else_is_wrong,
@@ -470,7 +469,7 @@ async fn the_members_follow_the_nodes_whatever_cannot_be_read(scene: &mut Scene)
         ("network", "security_group_list"),
         ("network", "port_list"),
         ("load-balancer", "version_list"),
-        ("load-balancer", "loadbalancer_healthmonitor_list"),
+        ("load-balancer", "loadbalancer_healthmonitor_*"),
     ] {
         for action_of_process in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
             scene.restart().await;
@@ -515,7 +514,7 @@ async fn a_health_monitor_that_cannot_be_read_concerns_its_service_alone(scene: 
     let monitor = id(&scene.monitors().await[0]).to_owned();
     scene.ensure(&mut api).await;
     scene.simulation().world(|world| world.row_mut("healthmonitor", &monitor).unwrap().set("project_id", "other"));
-    let rule = Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_healthmonitor_list");
+    let rule = Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_healthmonitor_get");
     scene.simulation().fault(Rule { params: Some(format!("id={monitor}")), ..rule });
     for service in [&mut web, &mut api] {
         set(service, "connection-limit", "7");
@@ -525,20 +524,6 @@ async fn a_health_monitor_that_cannot_be_read_concerns_its_service_alone(scene: 
     of_api.unwrap();
     let limits: Vec<Value> = scene.listeners().await.iter().map(|it| it["connection_limit"].clone()).collect();
     assert_eq!(limits, [-1, 7]);
-}
-
-/// The Go program does not read it.
-async fn without_the_right_to_read_the_status_tree_nothing_is_missing(scene: &mut Scene) {
-    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_status_get"));
-    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
-    scene.ensure(&mut web).await;
-    scene.is_steady(&mut web).await;
-    scene.nodes.pop();
-    scene.update_hosts(&mut web).await;
-    assert_eq!(scene.members().await.len(), 4);
-    scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
-    scene.delete(&mut web).await;
-    scene.is_empty().await;
 }
 
 async fn a_group_that_cannot_be_read_is_not_left_behind(scene: &mut Scene) {

@@ -5,7 +5,9 @@ use ccm_cloudsim::openstack::seed::SubnetSeed;
 use ccm_provider::{NodeRef, Service, ServiceAction};
 use serde_json::{Value, json};
 
-use crate::scene::{CLUSTER, FIPS, LBS, Process, Scene, annotation, forget, id, service, set, texts, unset, web};
+use crate::scene::{
+    CLUSTER, FIPS, INTERNAL, LBS, Process, Scene, annotation, forget, id, service, set, texts, unset, web,
+};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -15,6 +17,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_floating_ip_that_was_detached_is_not_deleted;
     simulated:
         a_balancer_is_ours_by_a_member_or_by_the_noted_id,
+        a_balancer_is_ours_by_the_published_address,
         a_balancer_without_members_is_ours_by_its_name,
         a_balancer_that_was_ours_by_a_member_stays_ours_without_members,
         a_copy_of_a_service_in_another_cluster_takes_nothing,
@@ -111,6 +114,29 @@ async fn a_balancer_is_ours_by_a_member_or_by_the_noted_id(scene: &mut Scene) {
     scene.restart().await;
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+/// All nodes were replaced, and another program removed the annotations.
+async fn a_balancer_is_ours_by_the_published_address(scene: &mut Scene) {
+    for is_internal in ["true", "false"] {
+        let mut web = web();
+        web.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+        set(&mut web, INTERNAL, is_internal);
+        let address = scene.ensure(&mut web).await;
+        web.metadata.annotations.retain(|key, _| key == INTERNAL);
+        scene.nodes = vec![scene.node(&format!("new-{is_internal}")).await];
+        scene.restart().await;
+        let before = all(scene).await;
+        is_refused(scene, &mut made_again(scene, &web, 120)).await;
+        assert_eq!(all(scene).await, before);
+        assert_eq!(scene.ensure(&mut web).await, address);
+        assert_eq!(scene.members().await.len(), 1);
+        web.metadata.annotations.retain(|key, _| key == INTERNAL);
+        scene.nodes = vec![scene.node(&format!("newer-{is_internal}")).await];
+        scene.restart().await;
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    }
 }
 
 async fn a_balancer_without_members_is_ours_by_its_name(scene: &mut Scene) {

@@ -14,6 +14,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_free_load_balancer_ip_is_taken_and_survives,
         a_load_balancer_ip_that_does_not_exist_needs_an_administrator;
     simulated:
+        a_floating_ip_that_a_user_binds_to_an_internal_service_stays,
         keep_floatingip_keeps_it_when_internal_and_when_deleted,
         what_was_kept_for_an_earlier_service_stays,
         a_floating_ip_is_not_lost_when_the_clock_of_the_cloud_is_late,
@@ -71,6 +72,35 @@ async fn a_floating_ip_of_the_user_is_only_detached(scene: &mut Scene) {
     scene.write("PUT", &format!("{FIPS}/{}", id(&ip)), bind).await;
     scene.delete(&mut web).await;
     assert_eq!((scene.floating_ips().await.len(), scene.balancers().await.len()), (1, 0));
+}
+
+async fn a_floating_ip_that_a_user_binds_to_an_internal_service_stays(scene: &mut Scene) {
+    for keeps in ["false", "true"] {
+        let mut web = web();
+        set(&mut web, INTERNAL, "true");
+        set(&mut web, "keep-floatingip", keeps);
+        let address = scene.ensure(&mut web).await;
+        let ip = by_hand(scene).await;
+        let (path, port) = (format!("{FIPS}/{}", id(&ip)), scene.balancer().await["vip_port_id"].clone());
+        scene.write("PUT", &path, json!({"floatingip": {"port_id": port}})).await;
+        scene.restart().await;
+        assert_eq!(scene.ensure(&mut web).await, address);
+        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+        assert_eq!((calls.writes(), calls.of("loadbalancer_listener_list")), (String::new(), 0), "{calls:?}");
+        scene.is_steady(&mut web).await;
+        let noted = annotation(&web, "load-balancer-address");
+        assert_eq!((noted, &scene.floating_ips().await[0]["port_id"]), (Some(&*address), &port));
+        let events = scene.events();
+        let is_kept = |event: &&String| event.starts_with("LoadBalancerFloatingIPKept: ");
+        assert_eq!((events.len(), events.iter().filter(is_kept).count()), (1, 1), "{events:?}");
+        // A new load balancer has another port.
+        set(&mut web, "recreate-in-error", "true");
+        scene.cloud.set_status(id(&scene.balancer().await), "ERROR").await;
+        scene.ensure(&mut web).await;
+        scene.delete(&mut web).await;
+        assert_eq!((scene.floating_ips().await.len(), scene.balancers().await.len()), (1, 0));
+        scene.write("DELETE", &path, Value::Null).await;
+    }
 }
 
 async fn keep_floatingip_keeps_it_when_internal_and_when_deleted(scene: &mut Scene) {

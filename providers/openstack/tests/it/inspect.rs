@@ -243,7 +243,7 @@ async fn a_migration_without_findings_and_one_with() {
     assert!(with(&checks, "load-balancers", "service shop/web").message.contains("is taken over as it is"));
 
     let deny = || Fault::Code { status: 403, code: "Forbidden".into(), message: "policy".into() };
-    scene.bed.cloud.fault(Rule::every(deny()).on("load-balancer", "loadbalancer_healthmonitor_list"));
+    scene.bed.cloud.fault(Rule::every(deny()).on("network", "subnet_list"));
     scene.bed.cloud.world(|world| {
         let routes = json!([{"destination": "10.244.9.0/24", "nexthop": "10.60.0.250"},
                             {"destination": "10.99.0.0/24", "nexthop": "10.60.0.251"}]);
@@ -257,7 +257,7 @@ async fn a_migration_without_findings_and_one_with() {
     assert!(!unneeded.iter().any(is_error), "{unneeded:#?}");
     scene.bed.cloud.faults(Faults::clear);
     let denied = checks.iter().find(|check| check.check == "permissions" && check.severity == Severity::Error);
-    assert!(denied.unwrap().subject.contains("healthmonitor"), "{checks:#?}");
+    assert!(denied.unwrap().subject.contains("get_subnet"), "{checks:#?}");
     let routes: Vec<&Check> = checks.iter().filter(|check| check.check == "routes").collect();
     assert!(routes[1].message.contains("left alone: 10.99.0.0/24 via 10.60.0.251"), "{routes:#?}");
     assert!(routes[2].severity == Severity::Warning && routes[2].message.contains("10.244.9.0/24"), "{routes:#?}");

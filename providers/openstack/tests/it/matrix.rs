@@ -112,6 +112,7 @@ impl MatrixCloud for Cloud {
         &[
             ("key-manager:container_get", "no Service has a certificate"),
             ("key-manager:secret_get", "no Service has a certificate"),
+            ("load-balancer:loadbalancer_healthmonitor_get", "the list has those of the project"),
             ("load-balancer:loadbalancer_member_list", "the status of a balancer has its members"),
             ("network:floating_ip_update", "no Service has an address of its user"),
             ("network:network_get", "Octavia itself calls it"),

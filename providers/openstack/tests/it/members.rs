@@ -18,7 +18,8 @@ ccm_test_openstack::cases! { [crate::scene]
         members_that_an_earlier_program_left_with_a_health_check_port_lose_it,
         a_member_keeps_its_name_with_serial_calls,
         the_members_of_a_udp_port_behind_a_listener_of_http_follow_the_nodes,
-        a_node_selector_chooses_the_members;
+        a_node_selector_chooses_the_members,
+        a_pool_that_only_names_its_listener_is_that_of_the_listener;
 }
 
 async fn monitors_come_change_and_go(scene: &mut Scene) {
@@ -289,4 +290,32 @@ async fn a_node_selector_chooses_the_members(scene: &mut Scene) {
     assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_members_update 1");
     assert_eq!(scene.members().await, ["node-3 30080"]);
     scene.is_steady(&mut web).await;
+}
+
+/// Not every API of Octavia's kind shows `default_pool_id`. The Go program does not read it.
+async fn a_pool_that_only_names_its_listener_is_that_of_the_listener(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    let (lb, listener) = (id(&scene.balancer().await).to_owned(), id(&scene.listeners().await[0]).to_owned());
+    let pool = json!({"name": "of-a-policy", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "loadbalancer_id": lb});
+    let pool = scene.make("/v2.0/lbaas/pools", "pool", pool).await;
+    let forget_pools = |scene: &Scene| {
+        scene.simulation().world(|world| {
+            world.row_mut("pool", &pool).unwrap().set("listeners", json!([{"id": listener}]));
+            let listeners: Vec<String> = world.table("listener").values().map(|row| row.id().to_owned()).collect();
+            listeners.iter().for_each(|id| world.row_mut("listener", id).unwrap().set("default_pool_id", Value::Null));
+        });
+    };
+    forget_pools(scene);
+    forget(&mut web);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    scene.nodes.pop();
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 4);
+    forget(&mut web);
+    web.spec.ports.pop();
+    scene.ensure(&mut web).await;
+    let mut names: Vec<String> = scene.pools().await.iter().map(|pool| pool["name"].to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["\"of-a-policy\"", "\"pool_0_kube_service_kubernetes_shop_web\""]);
 }

@@ -115,6 +115,14 @@ pub(super) fn forbidden(client: &str, action: &str, scope: &str) -> Problem {
     Problem::new(403, "AuthorizationFailed", text)
 }
 
+/// The identity may write an object, and lacks a right on one that the object refers to.
+pub(super) fn link_forbidden(client: &str, [action, linked]: [&str; 2], [id, target]: [&str; 2]) -> Problem {
+    let text = format!(
+        "The client '{client}' with object id '{client}' has permission to perform action '{action}' on scope '{id}'; however, it does not have permission to perform action '{linked}' on the linked scope(s) '{target}' or the linked scope(s) are invalid."
+    );
+    Problem::new(403, "LinkedAuthorizationFailed", text)
+}
+
 /// A throttled call.
 pub(super) fn throttled(service: &str, costly: bool, mutating: bool, seconds: u64) -> Problem {
     let problem = match (service, costly) {

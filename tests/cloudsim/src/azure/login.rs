@@ -290,12 +290,17 @@ pub(super) fn authorize(world: &mut World, call: &Call) -> Result<(), Problem> {
     world.caller = Caller { client: token.client, tenants };
     let (options, right) = (&world.options, routes::right(call));
     let is_denied = options.denied.iter().any(|pattern| matches(pattern, call.action));
-    let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &right));
-    let is_excluded = is_in(&options.not_actions) || is_in(options.not_actions_of(&call.path));
-    if is_denied || is_excluded && !is_in(&options.actions_on(&call.path)) {
+    if is_denied || !may(world, &right, &call.path) {
         return Err(errors::forbidden(&world.caller.client, &right, &call.path));
     }
     Ok(())
+}
+
+/// Whether the role of the caller has a right on an object. Neither roles nor paths depend on capitals.
+pub(super) fn may(world: &World, right: &str, path: &str) -> bool {
+    let (options, right) = (&world.options, right.to_lowercase());
+    let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches(&pattern.to_lowercase(), &right));
+    !(is_in(&options.not_actions) || is_in(options.not_actions_of(path))) || is_in(&options.actions_on(path))
 }
 
 /// Checks that the caller may link a resource to one in another subscription: this needs a token of its tenant.

@@ -45,6 +45,7 @@ pub mod ids;
 mod interfaces;
 mod json;
 mod kinds;
+mod linked;
 mod lists;
 mod load_balancers;
 mod login;

@@ -185,24 +185,26 @@ pub(super) fn check_version(world: &World, call: &Call) -> Result<(), Problem> {
     Err(Problem::violation(400, "InvalidResourceType", text))
 }
 
-/// The right that a call needs: `Microsoft.Network/loadBalancers/write`.
+/// The right that a call needs, with the capitals of the kind's name: `Microsoft.Network/loadBalancers/write`.
 pub(super) fn right(call: &Call) -> String {
-    let namespace = if call.service == "network" { "Microsoft.Network" } else { "Microsoft.Compute" };
-    let types: Vec<String> = super::ids::Id::parse(&call.path)
-        .map(|id| id.parts.into_iter().map(|(kind, _)| kind).collect())
-        .unwrap_or_else(|| {
-            let mut of_location = call.path.split('/').skip_while(|part| *part != "locations");
-            match (of_location.next(), of_location.nth(1)) {
-                (Some(locations), Some(operations)) => vec![locations.to_owned(), operations.to_owned()],
-                _ => vec![call.path.rsplit('/').next().unwrap_or_default().to_owned()],
-            }
-        });
     let verb = match call.method.as_str() {
         "GET" => "read",
         "DELETE" => "delete",
         "POST" => "action",
         _ => "write",
     };
+    let id = super::ids::Id::parse(&call.path);
+    if let Some(kind) = id.as_ref().and_then(|id| super::kinds::of(&id.kind())) {
+        return format!("{}/{verb}", kind.shown);
+    }
+    let namespace = if call.service == "network" { "Microsoft.Network" } else { "Microsoft.Compute" };
+    let types: Vec<String> = id.map(|id| id.parts.into_iter().map(|(kind, _)| kind).collect()).unwrap_or_else(|| {
+        let mut of_location = call.path.split('/').skip_while(|part| *part != "locations");
+        match (of_location.next(), of_location.nth(1)) {
+            (Some(locations), Some(operations)) => vec![locations.to_owned(), operations.to_owned()],
+            _ => vec![call.path.rsplit('/').next().unwrap_or_default().to_owned()],
+        }
+    });
     format!("{namespace}/{}/{verb}", types.join("/"))
 }
 

@@ -5,7 +5,7 @@ use super::json::{merge, remove, set, text};
 use super::kinds::Kind;
 use super::operations::{self, Write};
 use super::world::World;
-use super::{errors, login};
+use super::{errors, linked, login};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ fn missing(world: &World, id: &Id) -> Problem {
 pub(super) fn put(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let (kind, id) = world.target(call)?;
     let body = body(call)?;
+    linked::check(world, call, &id, &body)?;
     if let Some(parent) = id.parent().filter(|parent| world.store.get(&parent.key()).is_none()) {
         return Err(errors::no_parent(&id, &parent));
     }
@@ -49,6 +50,7 @@ pub(super) fn put(world: &mut World, call: &Call) -> Result<Reply, Problem> {
 pub(super) fn patch(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let (kind, id) = world.target(call)?;
     let body = body(call)?;
+    linked::check(world, call, &id, &body)?;
     let Some(old) = world.store.get(&id.key()).map(|row| row.fields.clone()) else { return Err(missing(world, &id)) };
     guard(world, call, &id, Some(&old))?;
     if kind.merges {

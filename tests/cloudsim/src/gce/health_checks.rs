@@ -10,13 +10,14 @@ use crate::core::rows::Row;
 use serde_json::{Value, json};
 
 /// The parts of a health check by type.
-const PARTS: [(&str, &str); 6] = [
+const PARTS: [(&str, &str); 7] = [
     ("HTTP", "httpHealthCheck"),
     ("HTTPS", "httpsHealthCheck"),
     ("HTTP2", "http2HealthCheck"),
     ("TCP", "tcpHealthCheck"),
     ("SSL", "sslHealthCheck"),
     ("GRPC", "grpcHealthCheck"),
+    ("GRPC_WITH_TLS", "grpcTlsHealthCheck"),
 ];
 
 /// Checks a legacy HTTP health check.
@@ -53,7 +54,9 @@ pub(super) fn make(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<(), P
                 default(inside, "requestPath", "/");
                 default(inside, "port", if kind == "HTTP" { 80 } else { 443 });
             }
-            default(inside, "proxyHeader", "NONE");
+            if !kind.starts_with("GRPC") {
+                default(inside, "proxyHeader", "NONE");
+            }
             port(inside, &format!("resource.{part}.port"))?;
         }
     }

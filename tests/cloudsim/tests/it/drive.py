@@ -156,7 +156,8 @@ def network_balancer(v2, vpc, subnets, group, ids):
     v2.register_targets(TargetGroupArn=tg_arn, Targets=[{"Id": i, "Port": 30080} for i in ids])
     forward = [{"Type": "forward", "TargetGroupArn": tg_arn}]
     listener = v2.create_listener(LoadBalancerArn=arn, Port=443, Protocol="TCP", DefaultActions=forward)["Listeners"][0]
-    v2.modify_listener(ListenerArn=listener["ListenerArn"], Protocol="TLS", Certificates=[{"CertificateArn": certificate}])
+    tls = {"Protocol": "TLS", "SslPolicy": "ELBSecurityPolicy-2016-08", "Certificates": [{"CertificateArn": certificate}]}
+    v2.modify_listener(ListenerArn=listener["ListenerArn"], **tls)
     found = v2.describe_listeners(LoadBalancerArn=arn)["Listeners"][0]
     equal((found["Protocol"], found["SslPolicy"]), ("TLS", "ELBSecurityPolicy-2016-08"))
     v2.modify_target_group(TargetGroupArn=tg_arn, HealthCheckPort="10256")

@@ -12,6 +12,7 @@ use ccm_provider::{
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Rig, Running, node, service};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::time::Instant;
 
 const ELECT: &str = "--leader-elect=true";
@@ -139,6 +140,63 @@ async fn a_shutdown_leaves_a_node_whose_instance_is_being_read_to_the_next_leade
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
     assert_eq!(rig.writes_of("nodes", "slow").len(), 0);
     rig.until_node("slow", "is initialized", |node| !node.is_uninitialized()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_no_list() {
+    for fault in [Fault::status(403), Fault::latency(MINUTE)] {
+        for kind in ["nodes", "services"] {
+            let rig = Rig::new("interfaces: {routes: true}").await;
+            rig.faults().add(fault.clone().on(Match::of(kind)));
+            let routes = ["--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14"];
+            let leader = rig.start(&[&[ELECT], &routes[..]].concat()).await;
+            rig.until_calls("Initialize", 1).await;
+            rig.pass(Duration::from_secs(10)).await;
+            rig.lap();
+            leader.stop().await.unwrap();
+            let took = rig.lap();
+            assert!(took < Duration::from_secs(1), "{kind}, {fault:?}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_no_read_about_a_service() {
+    for read in
+        ["before a clean-up", "of a Service that is gone", "of hosts that may go", "after a host update", "of drift"]
+    {
+        let rig = Rig::new("").await;
+        rig.create(node("n").provider_id("fake://n")).await;
+        rig.create(service("s")).await;
+        let leader = rig.start(&[ELECT, "--controllers=service", "--drift-check-period=1m"]).await;
+        rig.until_event("s", "EnsuredLoadBalancer").await;
+        let _release = rig.cloud.hold("gate");
+        rig.cloud.write("faults: [{call: [GetLoadBalancer, InstanceExists, Lookup], hold: gate}]");
+        match read {
+            "before a clean-up" => rig.delete("services", "default", "s").await,
+            "of a Service that is gone" => {
+                rig.faults().add(Fault::latency(MINUTE).on(Match::on("get", "services")));
+                rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+                rig.delete("services", "default", "s").await;
+            }
+            "of hosts that may go" => {
+                rig.delete("nodes", "", "n").await;
+                rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+            }
+            "after a host update" => {
+                rig.cloud
+                    .write("faults: [{call: GetLoadBalancer, hold: gate}, {call: UpdateLoadBalancer, error: broken}]");
+                rig.create(node("m").provider_id("fake://m")).await;
+            }
+            _ => rig.pass(MINUTE).await,
+        }
+        rig.pass(Duration::from_secs(5)).await;
+        rig.lap();
+        leader.stop().await.unwrap();
+        let took = rig.lap();
+        assert!(took < Duration::from_secs(1), "{read}: {took:?}");
+        assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 0, "{read}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,6 +52,18 @@ fn on_patch(rig: &Rig, name: &str, fault: Fault) -> FaultId {
 }
 
 #[tokio::test(start_paused = true)]
+async fn versions_of_nodes_whose_second_page_expires_are_listed_at_once() {
+    let rig = Rig::new("").await;
+    for number in 0..501 {
+        add(&rig, &format!("n{number}")).await;
+    }
+    rig.faults().add(Fault::status(410).on(Match::on("list", "nodes")).skip(1).every(2));
+    let _manager = start(&rig, &["--cluster-cidr=10.8.0.0/14"]).await;
+    until_distinct(&rig, 501).await;
+    assert_eq!(rig.store().log().count_of("list", "nodes"), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_node_gets_a_block_of_each_range_with_one_write_and_then_there_is_none() {
     let rig = Rig::new("").await;
     let made = add(&rig, "a").await;

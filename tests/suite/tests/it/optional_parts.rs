@@ -371,6 +371,19 @@ async fn a_node_at_which_the_cloud_hangs_does_not_hold_up_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_no_read_of_pod_ranges() {
+    let (rig, cloud) = (Rig::new("").await, Cloud::default());
+    cloud.0.lock().hangs_at = Some("n");
+    rig.create(instance("n")).await;
+    let manager = rig.start_of(Arc::new(cloud), &CLOUD).await;
+    rig.pass(Duration::from_secs(5)).await;
+    rig.lap();
+    manager.stop().await.unwrap();
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_dies_between_the_two_writes_leaves_the_second_to_the_next() {
     let (rig, cloud) = (Rig::new("").await, Cloud::default());
     cloud.set_ranges("a", &["10.0.0.0/24"]);

@@ -174,6 +174,20 @@ async fn a_streaming_list_that_fails_is_followed_by_pages_at_once_and_tried_agai
 }
 
 #[tokio::test(start_paused = true)]
+async fn pages_that_expire_before_the_last_one_are_followed_by_a_whole_list() {
+    let options = Options { streaming_lists: StreamingLists::Forbidden, ..Options::default() };
+    // The second of two pages, each time.
+    let second = Fault::new(status(410, None)).on(Match::on("list", "nodes")).skip(1).every(2);
+    let bench = Bench::with(options, 60, |_, faults| {
+        faults.add(second);
+    });
+    let took = bench.until_same(MINUTE).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(bench.requests.lock().iter().filter(|request| request.contains("limit=0")).count(), 1);
+    assert_eq!(bench.deleted(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_streaming_list_without_end_is_followed_by_pages() {
     let bench = Bench::with(Options::default(), 1, |_, faults| faults.freeze_watches(Some("nodes")));
     let took = bench.until_same(10 * MINUTE).await;

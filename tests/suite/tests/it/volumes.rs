@@ -213,6 +213,22 @@ async fn a_volume_that_the_cloud_never_answers_for_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_no_answer_about_a_volume() {
+    let rig = Rig::new(&cloud(&["vol-1"], &format!("faults: [{{call: {ASK}, delay: 10h}}]"))).await;
+    for name in ["a", "b"] {
+        rig.create(ebs(name, "vol-1")).await;
+    }
+    let manager = rig.start(&[ON]).await;
+    // The call for both is given up after 15 seconds, and each is looked up alone.
+    rig.pass(Duration::from_secs(20)).await;
+    assert_eq!(rig.cloud.calls(ASK).len(), 4);
+    rig.lap();
+    manager.stop().await.unwrap();
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
     let rig = Rig::new(&cloud(&["vol-1"], &format!("faults: [{{call: {ASK}, delay: 10h}}]"))).await;
     for number in 0..100 {

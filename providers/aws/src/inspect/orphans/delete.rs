@@ -2,6 +2,7 @@
 
 use super::found::{is_to_instance, name};
 use super::*;
+use crate::annotations::Kind;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{Answer, ApiError, FILTER_VALUES, Query};
 use crate::loadbalancer::guard::guard;
@@ -57,6 +58,7 @@ pub(super) async fn look(
         goal: Goal::Absent,
         elsewhere: false,
         network: !named.is_empty(),
+        kinds: vec![if named.is_empty() { Kind::Classic } else { Kind::Network }],
         target_groups: BTreeSet::new(),
         named_groups: NamedGroups::default(),
         findings: Vec::new(),

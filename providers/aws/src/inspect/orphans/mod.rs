@@ -21,7 +21,7 @@ use super::inventory::{self, SECURITY_GROUP, TARGET_GROUP};
 use crate::client::ec2::{Route, RouteTable, SecurityGroup};
 use crate::client::write::Ec2Write;
 use crate::client::{Write, elb, elbv2};
-use crate::loadbalancer::claim::{self, Marks, Unread};
+use crate::loadbalancer::claim::{self, Marks};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::network::KIND;
@@ -112,9 +112,9 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
     let arns = network.iter().map(|balancer| &balancer.arn).chain(groups.iter().map(|group| &group.arn));
     let network_tags = async { Ok::<_, ProviderError>(reads.network_tags(arns.cloned(), SHORT).await?) };
     let (tags, classic) = futures::try_join!(network_tags, classic_tags(reads, classic))?;
-    let all = || tags.values().chain(classic.iter().map(|(_, marks)| marks));
-    if all().any(|marks| *marks == Marks::Unread(Unread::Denied)) {
-        return Err(claim::denied());
+    let mut all = tags.values().chain(classic.iter().map(|(_, marks)| marks));
+    if let Some(error) = all.find_map(claim::refused) {
+        return Err(error);
     }
     let (env, tags) = (aws.env(), |arn: &String| tags.get(arn).and_then(Marks::read));
     let classic =

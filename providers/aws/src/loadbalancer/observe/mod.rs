@@ -8,14 +8,15 @@ mod groups;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ccm_kit::call::Meaning;
+use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_provider::ProviderError;
 use futures::future::{self, OptionFuture, join_all, try_join_all};
 use futures::{FutureExt as _, TryFutureExt as _};
 
+use crate::annotations::Kind;
 use crate::client::elbv2::{self, Which};
 use crate::client::operation::Service;
-use crate::client::{Answer, ApiError, elb};
+use crate::client::{Answer, ApiError, elb, is_unavailable};
 use crate::loadbalancer::claim::{Marks, Unread, names_another};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, TargetGroup};
@@ -37,10 +38,12 @@ const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
 /// the rest cannot be read, and its address is known even if nothing else is. While another controller has the Service,
 /// nothing more is read if there is no balancer with its name.
 pub(crate) async fn gather(desired: &Wanted, reads: &Reads, env: &Env) -> Answer<Observed> {
-    let (classic, network) = balancers(desired, reads).await?;
+    let found = balancers(desired, reads).await?;
+    let Found { classic, network, unread_classic, unread_network } = &found;
     let is_there = classic.is_some() || network.is_some();
     if desired.elsewhere && !reads.has_found(&desired.name, is_there) {
-        return Ok(Observed::default());
+        let (unread_classic, unread_network) = (unread_classic.clone(), unread_network.clone());
+        return Ok(Observed { unread_classic, unread_network, ..Observed::default() });
     }
     let exists = match &desired.goal {
         Goal::Absent => false,
@@ -53,21 +56,16 @@ pub(crate) async fn gather(desired: &Wanted, reads: &Reads, env: &Env) -> Answer
         only_address: true,
         ..Observed::default()
     });
-    match (details(desired, classic, network, reads, env, exists).await, address) {
+    // In place, the state of all reads would be part of each caller's.
+    match (Box::pin(details(desired, found, reads, env, exists)).await, address) {
         (Err(error), Some(address)) => Ok(Observed { unread: Some(error.into()), ..address }),
         (answer, _) => answer,
     }
 }
 
-async fn details(
-    desired: &Wanted,
-    classic: Option<elb::LoadBalancer>,
-    network: Option<elbv2::LoadBalancer>,
-    reads: &Reads,
-    env: &Env,
-    exists: bool,
-) -> Answer<Observed> {
-    let mut observed = Observed::default();
+async fn details(desired: &Wanted, found: Found, reads: &Reads, env: &Env, exists: bool) -> Answer<Observed> {
+    let Found { classic, network, unread_classic, unread_network } = found;
+    let mut observed = Observed { unread_classic, unread_network, ..Observed::default() };
     let mut unread = Unneeded { exists, error: None };
     let (classic, network, instances) = futures::try_join!(
         OptionFuture::from(classic.map(|balancer| read_classic(desired, balancer, reads))).map(Option::transpose),
@@ -119,8 +117,8 @@ impl Unneeded {
 }
 
 async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
-    let ((unattached, denied), groups) = futures::try_join!(
-        unattached(desired, observed.network.as_ref(), reads, env),
+    let ((unattached, unavailable), groups) = futures::try_join!(
+        unattached(desired, observed, reads, env),
         groups::read(desired, observed, reads, env).map(|groups| match groups {
             Err(error) if error.meaning() == Meaning::Denied && !groups::are_needed(desired, observed, env) =>
                 Ok(Ok(None)),
@@ -135,7 +133,11 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     });
     setting(observed, unattached.attributes);
     observed.unattached_target_groups = unattached.found;
-    observed.target_groups_denied = denied;
+    match unavailable {
+        Some(error) if error.meaning() == Meaning::Denied => observed.target_groups_denied = true,
+        Some(error) => observed.unread_network = Some(error.into()),
+        None => {}
+    }
     observed.groups_denied = groups.is_none();
     observed.groups = groups.unwrap_or_default();
     if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
@@ -177,34 +179,56 @@ async fn when<T: Default>(needed: bool, read: impl Future<Output = Answer<T>>) -
     if needed { read.await } else { Ok(T::default()) }
 }
 
-async fn balancers(
-    desired: &Wanted,
-    reads: &Reads,
-) -> Answer<(Option<elb::LoadBalancer>, Option<elbv2::LoadBalancer>)> {
-    let name = &desired.name;
-    match &desired.goal {
-        Goal::Absent if desired.elsewhere => {
-            let (classic, network) = future::join(reads.classic(name), reads.network(name)).await;
-            Ok((unless_denied(classic)?, unless_denied(network)?))
-        }
-        Goal::Absent => futures::try_join!(reads.classic(name), reads.network(name)),
-        Goal::Classic(_) => {
-            let classic = reads.classic(name).await?;
-            let network = when(classic.is_none(), reads.network(name)).await?;
-            Ok((classic, network))
-        }
-        Goal::Network(_) => {
-            let network = reads.network(name).await?;
-            let classic = when(network.is_none(), reads.classic(name)).await?;
-            Ok((classic, network))
-        }
-    }
+/// The balancers with the name of the Service, and the reasons for which one of a kind is not known.
+#[derive(Default)]
+struct Found {
+    classic: Option<elb::LoadBalancer>,
+    network: Option<elbv2::LoadBalancer>,
+    unread_classic: Option<ProviderError>,
+    unread_network: Option<ProviderError>,
 }
 
-/// A role that may not list balancers has made none. (Upstream asks for none.)
-fn unless_denied<T>(answer: Answer<Option<T>>) -> Answer<Option<T>> {
+/// One of a kind that nothing shows may be left from an earlier annotation, and is looked for too. (Upstream calls only
+/// the API that the annotation selects.) Nothing is deleted or given up when another one is created, so a failure only
+/// becomes a finding then. A deletion is the last chance to find it, and waits for an API that is down, but not for one
+/// that is not there.
+async fn balancers(desired: &Wanted, reads: &Reads) -> Answer<Found> {
+    let (name, mut found) = (&desired.name, Found::default());
+    match &desired.goal {
+        Goal::Absent => {
+            let (classic, network) = future::join(reads.classic(name), reads.network(name)).await;
+            let is_absent = |error: &ApiError, kind| {
+                let is_absent = error.kind == ErrorKind::NotSent && reads.is_absent(error.operation.service);
+                !desired.kinds.contains(&kind) && (is_unavailable(error) || is_absent)
+            };
+            found.classic = unless(classic, |error| is_absent(error, Kind::Classic), &mut found.unread_classic)?;
+            found.network = unless(network, |error| is_absent(error, Kind::Network), &mut found.unread_network)?;
+        }
+        Goal::Classic(_) => {
+            found.classic = reads.classic(name).await?;
+            let network = when(found.classic.is_none(), reads.network(name)).await;
+            found.network = unless(network, |_| true, &mut found.unread_network)?;
+        }
+        Goal::Network(_) => {
+            found.network = reads.network(name).await?;
+            let classic = when(found.network.is_none(), reads.classic(name)).await;
+            found.classic = unless(classic, |_| true, &mut found.unread_classic)?;
+        }
+    }
+    Ok(found)
+}
+
+/// `None` and the error if that is enough. A role that may not list balancers has made none.
+fn unless<T>(
+    answer: Answer<Option<T>>,
+    is_enough: impl FnOnce(&ApiError) -> bool,
+    unread: &mut Option<ProviderError>,
+) -> Answer<Option<T>> {
     match answer {
-        Err(error) if error.meaning() == Meaning::Denied => Ok(None),
+        Err(error) if is_enough(&error) => {
+            *unread = Some(error).filter(|error| error.meaning() != Meaning::Denied).map(Into::into);
+            Ok(None)
+        }
         answer => answer,
     }
 }
@@ -228,7 +252,7 @@ async fn read_classic(
     let (tags, (attributes, policies)) = with_settings(tags, future::join(attributes, policies), late).await;
     let policies = match policies {
         // Upstream needs this permission for a TLS policy only. The other one may be created again.
-        Err(error) if !tls_policy && error.meaning() == Meaning::Denied => Ok(Vec::new()),
+        Err(error) if !tls_policy && is_unavailable(&error) => Ok(Vec::new()),
         policies => policies,
     };
     let added_tags = reads.added_tags(&name);
@@ -263,7 +287,7 @@ async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &R
         let groups = when(ours, reads.api.target_groups(&of_balancer)).await?;
         let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
         let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
-        let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
+        let own = tags.remove(&arn).unwrap_or_else(|| reads.not_shown(&arn));
         reads.saw_behind(&desired.name, &tags);
         Ok((own, target_groups(desired, groups, &tags, reads).await))
     };
@@ -326,7 +350,7 @@ async fn target_groups(
         if errors.into_iter().flatten().any(|error| error.is(TARGET_GROUP_GONE)) {
             continue;
         }
-        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
+        let tags = tags.get(&group.arn).cloned().unwrap_or_else(|| reads.not_shown(&group.arn));
         let targets = targets.unwrap_or_else(|error| {
             all.targets = Err(error);
             all.unread_targets.insert(group.arn.clone());
@@ -346,18 +370,21 @@ async fn target_groups(
 /// over from an interrupted plan. (Other Services may have names that are abbreviated to the same.) AWS finds target groups
 /// neither by tag nor by a part of the name, so all are listed: now if one is missing, else rarely.
 ///
-/// Returns also whether the role may not list them although a network balancer may have been there before.
+/// Returns also the error if they cannot be listed although a network balancer may have been there before.
 async fn unattached(
     desired: &Wanted,
-    network: Option<&Network>,
+    observed: &Observed,
     reads: &Reads,
     env: &Env,
-) -> Answer<(TargetGroups, bool)> {
+) -> Answer<(TargetGroups, Option<ApiError>)> {
+    let network = observed.network.as_ref();
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let is_unlikely = network.is_none() && !desired.network;
     let max_age = match &desired.goal {
-        Goal::Classic(_) => return Ok((TargetGroups::default(), false)),
+        Goal::Classic(_) => return Ok(Default::default()),
+        // Nor can they be listed.
+        Goal::Absent if observed.unread_network.is_some() => return Ok(Default::default()),
         // A network balancer of an earlier annotation was created by an earlier process.
         Goal::Absent if is_unlikely => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
@@ -372,7 +399,7 @@ async fn unattached(
     let is_ours = |balancer: &str| names::is_balancer(balancer, &desired.name);
     let all = match reads.target_groups(max_age).await {
         // Upstream lists none for a classic balancer.
-        Err(error) if is_unlikely && error.meaning() == Meaning::Denied => return Ok((TargetGroups::default(), true)),
+        Err(error) if is_unlikely && is_unavailable(&error) => return Ok((TargetGroups::default(), Some(error))),
         all => all?,
     };
     let is_candidate = |group: &&elbv2::TargetGroup| {
@@ -391,16 +418,16 @@ async fn unattached(
         None => false,
         // Of another Service, which may be about to create its listener, or to delete it.
         Some(Marks::Read(tags)) => is_named(group) || !names_another(tags, desired, env),
-        Some(Marks::Unread(why)) => {
+        Some(marks @ Marks::Unread(_)) => {
             let was_behind = reads.was_behind(&group.arn, &desired.name);
             // The last chance to say that one may be left over.
-            let is_last = *why == Unread::Denied && matches!(desired.goal, Goal::Absent);
+            let is_last = marks.are_refused() && matches!(desired.goal, Goal::Absent);
             is_last || was_behind || is_named(group) || group.balancers.iter().any(|balancer| is_ours(balancer))
         }
     };
     let there = candidates.into_iter().filter(is_there).collect();
     let found = target_groups(desired, there, &tags, reads).await;
-    found.targets.clone().map(|()| (found, false))
+    found.targets.clone().map(|()| (found, None))
 }
 
 /// The wanted instances of the cluster, those that EC2 does not show, and those without the cluster's tag. Instances that are

@@ -7,19 +7,23 @@
 mod at_nodes;
 mod bulk;
 pub(super) mod settings;
+mod tags;
+#[cfg(all(test, feature = "sdk"))]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::balancer::Journal;
-use ccm_kit::call::Meaning;
+use ccm_kit::call::ErrorKind;
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub(super) use self::tags::WHOSE;
 use super::env::Env;
 use super::marks::{Marks, Unread};
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
@@ -42,31 +46,11 @@ pub(crate) const SHORT: Duration = Duration::from_secs(60);
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// After this time, reads show a write.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
-/// After this time, tags that the role may not read are asked for again: the permission may have been granted.
-const DENIED_KEPT: Duration = Duration::from_secs(300);
 /// After this time, what blocks a deletion is looked for again.
 const BLOCKER_KEPT: Duration = Duration::from_secs(300);
 /// A deletion that stays blocked is reported again after this time.
 const REPORTED_KEPT: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 20;
-/// Maximum ages for the question whose a balancer is.
-pub(super) const WHOSE: Age = Age { own: LONG, foreign: SHORT };
-
-/// Maximum ages of remembered tags.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Age {
-    /// If they contain the cluster's tag.
-    own: Duration,
-    /// Otherwise: the user may just have added it.
-    foreign: Duration,
-}
-
-/// Tags without the cluster's are read now.
-impl From<Duration> for Age {
-    fn from(own: Duration) -> Self {
-        Self { own, foreign: Duration::ZERO }
-    }
-}
 
 /// A target that AWS has refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,12 +130,16 @@ struct Held {
 #[derive(Debug, Default)]
 struct Remembered {
     tags: BTreeMap<String, (Instant, Tags)>,
+    /// The objects without tags in the last answer, by name or ARN, with the times of the first and last such answers.
+    hidden: BTreeMap<String, (std::time::Instant, std::time::Instant)>,
     groups: Option<Instant>,
     target_groups: Option<Instant>,
     balancers: Option<Instant>,
-    /// The time of the last refusal to show tags.
-    denied: Option<Instant>,
+    /// The last refusals to show tags.
+    refused: BTreeMap<Service, (Instant, Unread)>,
     classic: Option<Instant>,
+    /// The times of the first calls of services that have never answered; `None` for those that have.
+    silent: BTreeMap<Service, Option<std::time::Instant>>,
     /// The tags that this process has written to classic balancers, by name.
     added_tags: BTreeMap<String, Tags>,
     held: BTreeMap<String, Held>,
@@ -202,117 +190,32 @@ impl Reads {
 
     /// A classic balancer by name, read now.
     pub(crate) async fn classic(&self, name: &str) -> Answer<Option<elb::LoadBalancer>> {
-        self.classic.ask_one(name.to_owned()).await?.transpose()
+        let answer = self.classic.ask_one(name.to_owned()).await.and_then(Option::transpose);
+        self.heard(Service::Elb, &answer);
+        answer
     }
 
     /// A balancer of the v2 API by name, of whatever kind, read now.
     pub(crate) async fn network(&self, name: &str) -> Answer<Option<elbv2::LoadBalancer>> {
-        self.network.ask_one(name.to_owned()).await?.transpose()
+        let answer = self.network.ask_one(name.to_owned()).await.and_then(Option::transpose);
+        self.heard(Service::ElbV2, &answer);
+        answer
     }
 
-    /// The tags of a classic balancer.
-    pub(crate) async fn classic_tags(&self, name: &str, max_age: impl Into<Age>) -> Answer<Marks> {
-        if let Some(tags) = self.remembered_tags(name, max_age.into()) {
-            return Ok(Marks::Read(tags));
+    /// Records whether a service answers.
+    fn heard<T>(&self, service: Service, answer: &Answer<T>) {
+        let answers = |error: &ApiError| matches!(error.kind, ErrorKind::Refused | ErrorKind::Throttled { .. });
+        let silent = &mut self.remembered.lock().silent;
+        match answer {
+            Err(error) if !answers(error) => drop(silent.entry(service).or_insert(Some(self.cluster.now()))),
+            _ => drop(silent.insert(service, None)),
         }
-        if self.is_denied() {
-            return Ok(Marks::Unread(Unread::Denied));
-        }
-        let asked = Instant::now();
-        let answer = self.classic_tags.ask_one(name.to_owned()).await;
-        Ok(self.marks(name, asked, answer)?.unwrap_or(Marks::Unread(Unread::NotShown)))
     }
 
-    /// The tags from the answer to a call for many objects, or to the part of it that is about one. `None` is an object
-    /// that does not exist.
-    fn marks(&self, of: &str, asked: Instant, answer: Answer<Option<Answer<Tags>>>) -> Answer<Option<Marks>> {
-        let tags = match answer {
-            Err(error) => return self.denied(error).map(|()| Some(Marks::Unread(Unread::Denied))),
-            Ok(Some(Err(error))) if error.meaning() == Meaning::Denied => {
-                return Ok(Some(Marks::Unread(Unread::Denied)));
-            }
-            Ok(answer) => answer.transpose()?,
-        };
-        let Some(tags) = tags else { return Ok(None) };
-        if !self.env.ownership.is_member(&tags) && self.is_new(of) {
-            return Ok(Some(Marks::Unread(Unread::NotShown)));
-        }
-        let remembered = &mut self.remembered.lock().tags;
-        remembered.retain(|_, (asked, _)| asked.elapsed() < LONG);
-        remembered.insert(of.to_owned(), (asked, tags.clone()));
-        Ok(Some(Marks::Read(tags)))
-    }
-
-    /// Whether AWS refused a moment ago to show tags.
-    fn is_denied(&self) -> bool {
-        self.remembered.lock().denied.is_some_and(|at| at.elapsed() < DENIED_KEPT)
-    }
-
-    /// Accepts that the role may not read tags; any other error is returned.
-    fn denied(&self, error: ApiError) -> Answer<()> {
-        if error.meaning() != Meaning::Denied {
-            return Err(error);
-        }
-        let before = self.remembered.lock().denied.replace(Instant::now());
-        if before.is_none() {
-            tracing::warn!(%error, "names decide which load balancers are this cluster's");
-        }
-        Ok(())
-    }
-
-    /// The tags of v2 objects by ARN; deleted objects are left out.
-    pub(crate) async fn network_tags(
-        &self,
-        arns: impl IntoIterator<Item = String>,
-        max_age: impl Into<Age>,
-    ) -> Answer<BTreeMap<String, Marks>> {
-        let max_age = max_age.into();
-        let mut found = BTreeMap::new();
-        let mut missing = BTreeSet::new();
-        for arn in arns {
-            match self.remembered_tags(&arn, max_age) {
-                Some(tags) => drop(found.insert(arn, Marks::Read(tags))),
-                None => drop(missing.insert(arn)),
-            }
-        }
-        if missing.is_empty() {
-            return Ok(found);
-        }
-        if self.is_denied() {
-            found.extend(missing.into_iter().map(|arn| (arn, Marks::Unread(Unread::Denied))));
-            return Ok(found);
-        }
-        let asked = Instant::now();
-        let wanted = self.with_neighbors(&missing);
-        for (arn, answer) in self.network_tags.ask(wanted).await {
-            let marks = self.marks(&arn, asked, answer);
-            if missing.contains(&arn) {
-                found.extend(marks?.map(|marks| (arn, marks)));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Fills up a call for tags with those that other Services will need next: the target groups named like this
-    /// program's that follow in a recent list, and their balancers. After a restart Services come one by one at the
-    /// pace of their other calls, and each would need its own call.
-    fn with_neighbors(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut wanted = missing.clone();
-        let not_before = self.remembered.lock().target_groups;
-        let is_young = |began: Instant| began.elapsed() < SHORT && not_before.is_none_or(|written| began >= written);
-        let Some(listed) = self.target_groups.last().filter(|listed| is_young(listed.began)) else { return wanted };
-        let own = listed.value.iter().position(|group| missing.contains(&group.arn)).unwrap_or_default();
-        let (before, behind) = listed.value.split_at(own);
-        let ours = behind.iter().chain(before).filter(|group| group.name.starts_with("k8s-"));
-        for arn in ours.flat_map(|group| group.balancers.iter().chain([&group.arn])) {
-            if wanted.len() >= AT_ONCE {
-                break;
-            }
-            if self.remembered_tags(arn, LONG.into()).is_none() {
-                wanted.insert(arn.clone());
-            }
-        }
-        wanted
+    /// Whether a service has not been reached for a minute, and never before: it is not down, but not there.
+    pub(crate) fn is_absent(&self, service: Service) -> bool {
+        let since = self.remembered.lock().silent.get(&service).copied().flatten();
+        since.is_some_and(|since| self.cluster.now().saturating_duration_since(since) >= SHORT)
     }
 
     pub(crate) async fn subnets(&self, max_age: Duration) -> Answer<Arc<Vec<Subnet>>> {
@@ -424,8 +327,8 @@ impl Reads {
     /// Records the target groups of a balancer whose tags may not be read: without the balancer, nothing else shows
     /// whose they are.
     pub(crate) fn saw_behind(&self, balancer: &str, tags: &BTreeMap<String, Marks>) {
-        let denied = tags.iter().filter(|(_, marks)| **marks == Marks::Unread(Unread::Denied));
-        let behind = denied.map(|(arn, _)| (arn.clone(), balancer.to_owned()));
+        let refused = tags.iter().filter(|(_, marks)| marks.are_refused());
+        let behind = refused.map(|(arn, _)| (arn.clone(), balancer.to_owned()));
         self.remembered.lock().behind.extend(behind);
     }
 
@@ -514,13 +417,6 @@ impl Reads {
             Write::Elb(write) => remembered.forget_classic(write, now),
             Write::ElbV2(write) => remembered.forget_network(write, now),
         }
-    }
-
-    fn remembered_tags(&self, of: &str, max_age: Age) -> Option<Tags> {
-        let remembered = self.remembered.lock();
-        let (asked, tags) = remembered.tags.get(of)?;
-        let max_age = if self.env.ownership.is_member(tags) { max_age.own } else { max_age.foreign };
-        (asked.elapsed() < max_age).then(|| tags.clone())
     }
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use ccm_provider::{ErrorClass, Finding, ProviderError, ServiceKey};
 use ipnet::IpNet;
 
+use crate::annotations::Kind;
 use crate::client::{elb, elbv2};
 use crate::loadbalancer::names;
 
@@ -38,6 +39,9 @@ pub(crate) struct Wanted {
     pub(crate) elsewhere: bool,
     /// Whether the annotation or the hostname in the status show that there is, or was, a network balancer.
     pub(crate) network: bool,
+    /// The kinds that the annotation and the hostname in the status show. One of another kind may be left from an
+    /// earlier annotation.
+    pub(crate) kinds: Vec<Kind>,
     /// Names of the target groups of the Service's ports, as far as it is valid.
     pub(crate) target_groups: BTreeSet<String>,
     /// Set for every goal: a deletion needs them too.

@@ -42,15 +42,18 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
     let controller = Controller::of(annotations);
     let named = |key| annotations.get(key).ok().flatten().unwrap_or_default();
     let name = service.default_load_balancer_name();
+    let elsewhere = controller == Controller::Other && !hostname::shows(service, &name);
+    let of_annotation = if let Controller::This(kind) = controller { Some(kind) } else { None };
+    let of_status = hostname::of(service).and_then(hostname::kind);
     let mut desired = Wanted {
         service: service.key(),
         uid: service.metadata.uid.clone(),
         cluster_name: cluster_name.into(),
         goal: Goal::Absent,
-        elsewhere: controller == Controller::Other && !hostname::shows(service, &name),
+        elsewhere,
         name,
-        network: controller != Controller::This(Kind::Classic)
-            || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
+        network: of_annotation != Some(Kind::Classic) || of_status == Some(Kind::Network),
+        kinds: of_annotation.into_iter().chain(of_status.filter(|_| !elsewhere)).collect(),
         target_groups: target_groups(service, env),
         named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
         findings: Vec::new(),

@@ -63,7 +63,10 @@ pub(super) async fn change(
         match single(&step, outputs, reads).await {
             // Only the description is wrong then; upstream changes none. But nobody would close a rule for clients that
             // keeps the name.
-            Err(error) if is_description(&step.write) && matches!(error.class(), ErrorClass::Denied { .. }) => {
+            Err(error)
+                if is_description(&step.write)
+                    && matches!(error.class(), ErrorClass::Denied { .. } | ErrorClass::Unsupported) =>
+            {
                 tracing::warn!(%error, "rules for health checks keep the name of another load balancer");
                 let close = steps::revoke(group, clients.clone(), "the load balancer no longer needs it");
                 let open = steps::authorize(group, clients.clone(), "another load balancer needs it");

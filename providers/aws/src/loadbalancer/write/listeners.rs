@@ -2,19 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use ccm_kit::call::{ErrorKind, Meaning};
+use ccm_kit::call::ErrorKind;
 use ccm_kit::split_refused;
 use ccm_provider::ProviderError;
 
 use super::{Outputs, send};
 use crate::client::elb::Listener;
 use crate::client::write::ElbWrite;
-use crate::client::{ApiError, Write};
+use crate::client::{ApiError, DEFAULT_POLICY, Write, is_unavailable};
 use crate::loadbalancer::reads::Reads;
 use crate::loadbalancer::step::Former;
-
-/// The policy that AWS gives a new listener.
-const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// Creates listeners, one by one if AWS refuses some of them. If one is refused, the former one of its port or of its
 /// instance port is created again, with its policies: its port stays open.
@@ -82,7 +79,7 @@ async fn set_policies(balancer: &str, port: i32, policies: &[String], reads: &Re
     send(&Write::Elb(write), reads).await.map(drop)
 }
 
-/// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener; the
+/// Sets the certificate of a listener. Without that operation, which upstream never uses, this replaces the listener; the
 /// new one, or the former one that is created again, gets the policies.
 pub(super) async fn certificate(
     write: &Write,
@@ -92,7 +89,7 @@ pub(super) async fn certificate(
     reads: &Reads,
 ) -> Result<(), ProviderError> {
     let error = match send(write, reads).await {
-        Err(error) if error.meaning() == Meaning::Denied => error,
+        Err(error) if is_unavailable(&error) => error,
         answer => return answer.map(drop).map_err(Into::into),
     };
     let Write::Elb(ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, .. }) = write else {

@@ -312,13 +312,25 @@ async fn in_a_pod_the_optional_token_is_done_without() {
         let pod = Pod::start(status, true);
         let client = pod.client();
         assert_eq!(client.instance_id().await.as_ref(), Ok(&pod.own), "{status:?}");
-        assert_eq!(client.identity().await.unwrap().instance_id, pod.own, "{status:?}");
+        assert_eq!(client.identity().await.unwrap().instance_id.as_ref(), Some(&pod.own), "{status:?}");
         let elb = no_balancers();
         let output = pod.run(&elb, &[]);
         assert_eq!(output.matches("found 0").count(), 3, "{status:?}: {output}");
         let requests = elb.requests();
         assert!(header(&requests[0], "authorization").contains("Credential=ASIA"), "{status:?}: {requests:?}");
     }
+}
+
+#[tokio::test]
+async fn a_null_in_the_identity_document_is_an_absent_field() {
+    let fields =
+        ["privateIp", "accountId", "availabilityZone", "instanceType", "architecture", "instanceId", "imageId"];
+    let nulls: String = fields.iter().map(|field| format!(", \"{field}\": null")).collect();
+    let pod = Pod::start(Some(404), true);
+    let document = Fault::Status { status: 200, body: format!("{{\"region\": \"us-west-2\"{nulls}}}") };
+    pod.aws.fault(Rule::every(document).on("imds", "/latest/dynamic/instance-identity/document"));
+    let expected = Identity { region: Some("us-west-2".to_owned()), ..Identity::default() };
+    assert_eq!(pod.client().identity().await, Ok(expected));
 }
 
 #[tokio::test]

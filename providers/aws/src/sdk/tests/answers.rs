@@ -202,3 +202,16 @@ async fn an_object_that_is_not_made_yet_is_a_slip_of_ours() {
     let tags = Write::Ec2(Ec2Write::DeleteTags { resources: vec!["i-1".to_owned()], tags: Tags::new() });
     assert_eq!(stub.api().write(&tags).await.unwrap_err().kind, ErrorKind::Malformed);
 }
+
+#[tokio::test]
+async fn an_empty_text_of_a_listener_is_none() {
+    let member = "<Port>80</Port><SslPolicy></SslPolicy><Certificates><member><CertificateArn/></member></Certificates>\
+                  <DefaultActions><member><Type>forward</Type><TargetGroupArn></TargetGroupArn><ForwardConfig><TargetGroups>\
+                  <member><TargetGroupArn>arn:tg</TargetGroupArn></member></TargetGroups></ForwardConfig></member>\
+                  </DefaultActions>";
+    let answer = format!("<Listeners><member>{member}</member></Listeners>");
+    let stub = Running::start(move |_, _| elb_answer("DescribeListeners", &answer));
+    let found = stub.api().listeners("arn:lb").await.unwrap().remove(0);
+    assert_eq!((found.ssl_policy, found.certificates), (None, Vec::new()));
+    assert_eq!(found.target_group.as_deref(), Some("arn:tg"));
+}

@@ -331,6 +331,7 @@ async fn network_balancer(bed: &Bed, group: &str) {
     let listener = bed.elbv2(create).await.expect("an ARN");
     desired.protocol = "TLS".to_owned();
     desired.certificate = Some(CERTIFICATE.to_owned());
+    desired.ssl_policy = Some(crate::client::DEFAULT_POLICY.to_owned());
     bed.elbv2(ElbV2Write::ModifyListener { listener: listener.clone(), desired }).await;
     let found = api.listeners(&balancer).await.unwrap().remove(0);
     assert_eq!((&*found.protocol, &found.target_group), ("TLS", &Some(target_group.clone())));

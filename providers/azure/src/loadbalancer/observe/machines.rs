@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_kit::balancer::{Kind, Plan};
 use ccm_kit::http::Query;
 use futures::future::join_all;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Reads;
 use crate::client::ApiError;
@@ -15,12 +17,39 @@ use crate::loadbalancer::machines::{Interfaces, Machine, groups_of_interfaces, m
 use crate::loadbalancer::members::{Missing, names_pool};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::MOST_SETS;
+use crate::loadbalancer::plan::step::Write;
 use crate::loadbalancer::wanted::Wanted;
+use crate::loadbalancer::wanted::hosts::Host;
 
 impl Reads {
+    /// What earlier reads say of machines.
+    pub(super) fn recall_machines(&self, env: &Env, wanted: &Wanted, interfaces: &mut Interfaces) {
+        interfaces.owners.clone_from(&self.owners.lock());
+        let hosts = hosts_by_machine(wanted);
+        let mut settled = self.settled.lock();
+        settled.retain(|_, (at, _)| at.elapsed() < env.ages.balancers);
+        let is_same = |(id, (_, host)): &(&String, &(Instant, Option<Host>))| hosts.get(*id).copied() == host.as_ref();
+        interfaces.settled = settled.iter().filter(is_same).map(|(id, _)| id.clone()).collect();
+    }
+
+    /// Remembers the machines that a plan leaves as they are, although the pools do not have the wanted members.
+    pub(in super::super) fn settle(&self, env: &Env, wanted: &Wanted, observed: &Observed, plan: &Plan<Write>) {
+        let mut settled = self.settled.lock();
+        if plan.steps.iter().any(|step| step.part.kind == Kind::Members) {
+            settled.clear();
+        } else if wanted.hosts.is_some() && observed.interfaces.unread.is_empty() {
+            let hosts = hosts_by_machine(wanted);
+            let machines = Missing::of(env, observed, wanted).machines.into_iter();
+            settled.extend(machines.map(|id| {
+                let host = hosts.get(&id).map(|host| Host::clone(host));
+                (id, (Instant::now(), host))
+            }));
+        }
+    }
+
     /// The machines whose membership changes.
     pub(super) async fn read_machines(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
-        observed.interfaces.owners.clone_from(&self.owners.lock());
+        self.recall_machines(env, wanted, &mut observed.interfaces);
         let mut missing = Missing::of(env, observed, wanted);
         self.find_models(env, wanted, observed).await;
         // Only a plan with the nodes writes models.
@@ -133,6 +162,12 @@ impl Reads {
 
 /// A scale set with its model, and the instances that are needed by ID in lower case.
 type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<(String, Value)>>, ApiError>);
+
+/// The nodes, by the ID of their machine in lower case.
+fn hosts_by_machine(wanted: &Wanted) -> BTreeMap<String, &Host> {
+    let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
+    hosts.filter_map(|host| Some((Machine::of(&host.provider_id)?.id().folded(), host))).collect()
+}
 
 /// The machines of nodes that are no instances of uniform scale sets: their IDs do not say in which set they are.
 pub(super) fn machines_outside(wanted: &Wanted) -> impl Iterator<Item = Machine> {

@@ -49,16 +49,15 @@ impl Planner<'_> {
         let name = name.unwrap_or_else(|| names::private_link(frontend.name()));
         let id = ArmId::new(&self.env.subscription, &item.link_group, SERVICES, &name);
         if let Some(present) = &present {
-            let owner = json::text(present, &["tags", tags::OWNER]);
             let found = json::name(present);
-            match owner {
-                "" => {
+            match self.link_owner(present) {
+                Err(whose) => {
                     return Err(refused(format!(
-                        "the private link service {found} of the frontend is not made here; delete it, or use another frontend"
+                        "the private link service {found} of the frontend {whose}; delete it, or use another frontend"
                     )));
                 }
-                owner if !same(owner, &item.key) && link.is_plain => return Ok(()),
-                owner if !same(owner, &item.key) => {
+                Ok(owner) if !same(owner, &item.key) && link.is_plain => return Ok(()),
+                Ok(owner) if !same(owner, &item.key) => {
                     return Err(refused(format!(
                         "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations \
                          but azure-pls-create and azure-pls-resource-group"
@@ -111,12 +110,22 @@ impl Planner<'_> {
         let mut links = self.observed.links.values().filter_map(Seen::present).flatten();
         let seen = || links.find(|link| same(json::text(link, &["id"]), id.as_str()));
         let fix = format!("write another name in {}", PLS_NAME.row.key);
-        match planned.next().or_else(seen).map(|link| json::text(link, &["tags", tags::OWNER])) {
-            Some("") => Err(refused(format!("the private link service {name} is not made here; {fix}"))),
-            Some(owner) if !same(owner, &item.key) => {
+        match planned.next().or_else(seen).map(|link| self.link_owner(link)) {
+            Some(Err(whose)) => Err(refused(format!("the private link service {name} {whose}; {fix}"))),
+            Some(Ok(owner)) if !same(owner, &item.key) => {
                 Err(refused(format!("the private link service {name} is that of the Service {owner}; {fix}")))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The Service of this cluster that a private link service is made for, or whose it is.
+    fn link_owner<'v>(&self, link: &'v Value) -> Result<&'v str, String> {
+        let cluster = json::text(link, &["tags", tags::CLUSTER[0]]).trim();
+        match json::text(link, &["tags", tags::OWNER]) {
+            "" => Err("is not made here".to_owned()),
+            owner if same(cluster, &self.wanted.cluster) => Ok(owner),
+            owner => Err(format!("is that of the Service {owner} of the cluster {cluster:?}")),
         }
     }
 
@@ -276,7 +285,8 @@ impl Planner<'_> {
             self.without.insert(place, error);
             return;
         }
-        let link = self.link_of(&frontend).filter(|link| same(json::text(link, &["tags", tags::OWNER]), &item.key));
+        let link =
+            self.link_of(&frontend).filter(|link| self.link_owner(link).is_ok_and(|owner| same(owner, &item.key)));
         let endpoint = |connection: &Value| {
             let id = ArmId::parse(json::reference(connection, "privateEndpoint"));
             id.map_or_else(|_| json::name(connection).to_owned(), |id| id.name().to_owned())
@@ -333,26 +343,30 @@ impl Planner<'_> {
     }
 
     fn goes_with(&self, item: &Item, link: &Value) -> bool {
-        let owner = json::text(link, &["tags", tags::OWNER]);
-        same(owner, &item.key) || self.is_left_behind(owner)
+        self.link_owner(link).is_ok_and(|owner| same(owner, &item.key) || self.is_left_behind(owner))
     }
 
     /// Whether a private link service is that of a Service that is gone or going: its frontend had others too.
     fn is_left_behind(&self, owner: &str) -> bool {
         let Some(facts) = &self.observed.cluster else { return false };
         let mut live = facts.services.iter().filter(|service| self.index.is_live(service));
-        !owner.is_empty() && !live.any(|service| same(&service.key, owner))
+        !live.any(|service| same(&service.key, owner))
     }
 }
 
-/// Sets the fields that differ; empty lists and absent ones are equal, and so are an absent boolean and false.
+/// Sets the fields that differ; empty lists and absent ones are equal, and so are lists in another order, and an absent
+/// boolean and false.
 fn set_missing(body: &mut Value, wanted: &Value) {
     fn is_same(present: &Value, wanted: &Value) -> bool {
         match (present, wanted) {
             (Value::Null, Value::Bool(false)) => true,
             (present, Value::Array(list)) => {
-                let found = present.as_array().map(Vec::as_slice).unwrap_or_default();
-                found.len() == list.len() && found.iter().zip(list).all(|(one, other)| is_same(one, other))
+                let mut left: Vec<&Value> = present.as_array().into_iter().flatten().collect();
+                let mut is_there = |wanted: &Value| {
+                    let place = left.iter().position(|present| is_same(present, wanted));
+                    place.map(|place| left.swap_remove(place)).is_some()
+                };
+                list.iter().all(&mut is_there) && left.is_empty()
             }
             (present, Value::Object(fields)) => fields.iter().all(|(key, wanted)| is_same(&present[key], wanted)),
             (Value::String(present), Value::String(wanted)) => same(present, wanted),

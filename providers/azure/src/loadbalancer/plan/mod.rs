@@ -279,8 +279,9 @@ impl<'a> Planner<'a> {
         for step in &mut self.steps {
             match &mut step.write {
                 Write::Balancer(change) | Write::DeleteBalancer(change) => {
-                    // Members change the ETag.
-                    change.is_second |= has_members && change.edits.iter().any(|edit| edit.leaves);
+                    // Members change the ETag, and so do private link services.
+                    let is_after = |edit: &Edit| has_members && edit.leaves || !edit.waits.is_empty();
+                    change.is_second |= change.edits.iter().any(is_after);
                     for edit in &mut change.edits {
                         edit.joins = edit.joins.take().filter(|id| sent.contains(&(id.clone(), edit.place)));
                         edit.fills.retain(|pool| filled.contains(pool));

@@ -106,7 +106,7 @@ pub(super) fn access(
     let is_given = !sources.valid.is_empty() || !allowed.valid.is_empty();
     let is_open = |ranges: &Ranges| ranges.valid.is_empty() || ranges.allow_all();
     let is_invalid = !sources.invalid.is_empty() || !allowed.invalid.is_empty();
-    let admits_all = tags.is_empty()
+    let admits_all = !annotations.has(&keys::SERVICE_TAGS)
         && is_open(&sources)
         && is_open(&allowed)
         && !is_invalid

@@ -315,6 +315,7 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
         return Err(invalid(error.clone()));
     }
     check_addresses(env, item)?;
+    check_own_pools(item)?;
     if item.scheme == Scheme::Internal && subnet.is_none() && env.subnet.is_empty() {
         let text = format!("an internal load balancer needs a subnet: set {} or subnetName", keys::LB_SUBNET.row.key);
         return Err(refused(text));
@@ -351,6 +352,19 @@ fn is_read(annotations: Annotations<'_>, item: &Item, key: &str) -> bool {
         _ if key == keys::PIP_PREFIX.row.key => item.families.len() == 1 && is_made(Family::V6) || is_made(Family::V4),
         // The ports say whether they need these.
         _ => key != keys::PROBE_INTERVAL.row.key && key != keys::PROBE_COUNT.row.key,
+    }
+}
+
+/// Whether Azure takes the names of the pools that a Service has for itself.
+fn check_own_pools(item: &Item) -> Result<(), ProviderError> {
+    let mut names = item.families.iter().map(|family| names::own_pool(&item.key, *family));
+    match names.find(|name| name.len() > names::LONGEST).filter(|_| item.own_hosts.is_some()) {
+        None => Ok(()),
+        Some(name) => Err(refused(format!(
+            "spec.externalTrafficPolicy \"Local\": with several load balancers the Service has a pool {name:?}, and Azure allows \
+             {} characters; choose a shorter name of the Service or its namespace, or write \"Cluster\"",
+            names::LONGEST
+        ))),
     }
 }
 

@@ -130,6 +130,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("azure-pip-prefix-id", "none"),
     ("azure-pip-prefix-id-ipv6", "none"),
     ("azure-additional-public-ips", "203.0.113.300"),
+    ("azure-allowed-service-tags", ""),
+    ("azure-allowed-service-tags", " , "),
+    ("azure-allowed-service-tags", "AzureCloud,,Storage"),
     ("azure-load-balancer-tcp-idle-timeout", "3"),
     ("azure-load-balancer-health-probe-interval", "4"),
     ("azure-load-balancer-health-probe-num-of-probe", "1"),
@@ -150,7 +153,6 @@ const ANY_TEXT: &[&str] = &[
     "azure-pip-name",
     "azure-pip-name-ipv6",
     "azure-dns-label-name",
-    "azure-allowed-service-tags",
     "azure-pls-name",
     "azure-pls-resource-group",
     "azure-pls-ip-configuration-subnet",
@@ -359,6 +361,29 @@ fn an_internal_service_admits_only_whom_it_names() {
     assert_eq!(of(&[deny], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]})), (0, 1, true));
     assert_eq!(of(&[deny], json!({})), (0, 0, false), "nobody is named");
     assert!(settings(&[("azure-disable-load-balancer-nsg-rule", "true")], json!({})).access.is_none());
+}
+
+#[test]
+fn a_pool_of_its_own_has_a_name_that_azure_takes() {
+    let several = Env { several: vec![Several::default()], ..env() };
+    let of = |env: &Env, policy: &str, family: &str, length: usize| {
+        let mut service = service(&[], json!({"externalTrafficPolicy": policy, "ipFamilies": [family]}));
+        service.metadata.namespace = "n".repeat(length - "-web".len()).into();
+        ensure(env, &service).err().map(|error| error.to_string())
+    };
+    let error = of(&several, "Local", "IPv4", 81).unwrap();
+    for text in ["externalTrafficPolicy \"Local\"", "nn-web\"", "80 characters", "shorter name", "\"Cluster\""] {
+        assert!(error.contains(text), "{error}");
+    }
+    assert!(of(&several, "Local", "IPv6", 76).is_some_and(|error| error.contains("-web-ipv6")));
+    for (env, policy, family, length) in [
+        (&several, "Local", "IPv4", 80),
+        (&several, "Local", "IPv6", 75),
+        (&several, "Cluster", "IPv4", 81),
+        (&env(), "Local", "IPv4", 81),
+    ] {
+        assert_eq!(of(env, policy, family, length), None, "{policy} {family} {length}");
+    }
 }
 
 #[test]

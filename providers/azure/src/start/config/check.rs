@@ -89,6 +89,7 @@ impl Findings {
 pub(super) fn complete(config: &mut Config) -> Vec<Finding> {
     let mut findings = Findings::default();
     config.resource_group = config.resource_group.to_ascii_lowercase();
+    config.identity.cloud = config.identity.cloud.trim().to_owned();
     groups(config);
     for (key, value) in [
         ("subscriptionId", &config.identity.subscription),

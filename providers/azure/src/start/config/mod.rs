@@ -31,7 +31,8 @@ const CONTEXT: &str = "failed to read the Azure cloud config";
 pub(crate) struct Config {
     pub(crate) identity: IdentityConfig,
     pub(crate) limits: LimitConfig,
-    pub(crate) caches: BTreeMap<&'static str, u64>,
+    /// By their keys, those that are set.
+    pub(crate) caches: BTreeMap<&'static str, Duration>,
     pub(crate) balancing: Balancing,
     pub(crate) user_agent: String,
     /// Lower-cased.
@@ -245,7 +246,7 @@ impl Config {
         if self.disable_api_call_cache {
             return Duration::ZERO;
         }
-        self.caches.get(key).filter(|seconds| **seconds > 0).map_or(default, |seconds| Duration::from_secs(*seconds))
+        self.caches.get(key).copied().unwrap_or(default)
     }
 }
 

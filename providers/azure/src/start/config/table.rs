@@ -35,7 +35,7 @@ enum Field {
     /// A key without effect: its type, and whether a value has that type. The text of the key says why.
     Idle(&'static str, fn(&Value<'_>) -> bool),
     /// One of the keys of the limit of all types of objects.
-    Rate(fn(&mut RateConfig, &Value<'_>)),
+    Rate(fn(&mut RateConfig, &Value<'_>, &mut Vec<Finding>)),
     /// Any value, read by this function.
     Other(&'static str, fn(&mut Config, &Value<'_>, &mut Vec<Finding>)),
 }
@@ -69,6 +69,7 @@ const UNLIMITED: [&str; 11] = [
     "deployment",
 ];
 const LIMIT: &str = "RateLimit";
+const DEFAULT_COUNTS: &str = "the default counts";
 const NO_CALLS: &str = "without effect: there are no such calls";
 macro_rules! keys {
     ($($name:literal $field:expr, $default:literal, $doc:literal;)*) => {
@@ -79,7 +80,7 @@ macro_rules! keys {
 use Field::{Age, Flag, Idle, Other, Pairs, Rate, Seconds, Strict, Text};
 
 const FLAG: Field = Idle("boolean", |value| value.flag().is_some());
-const INTEGER: Field = Idle("integer", |value| value.count().is_some());
+const INTEGER: Field = Idle("integer", |value| is_below_zero(value) || value.count().is_some());
 const TEXT: Field = Idle("string", |value| text(value, &mut Vec::new()).is_some());
 
 keys! {
@@ -104,15 +105,15 @@ keys! {
     "userAgent" Strict(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
     "enableMinimumRetryAfter" Flag(|c| &mut c.limits.minimum_retry_after), "false", "Operations are looked at every 5 s at most.";
     "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff.on), "false", "The next four keys set how a call without an answer is retried. Else it is retried twice at most, after pauses of less than a second.";
-    "cloudProviderBackoffRetries" Other("integer", |c, v, _| c.limits.backoff.retries = v.count()), "6", "The most retries of a call, within 45 s. 0, here and in the next three, means the default.";
-    "cloudProviderBackoffDuration" Other("integer", |c, v, _| c.limits.backoff.seconds = v.count()), "5", "The first pause in seconds. No pause is longer than 20 s.";
-    "cloudProviderBackoffExponent" Other("number", |c, v, _| c.limits.backoff.exponent = number(v)), "1.5", "The factor by which each further pause is longer.";
-    "cloudProviderBackoffJitter" Other("number", |c, v, _| c.limits.backoff.jitter = number(v)), "1.0", "Each pause is longer by a random part of it, up to this one.";
-    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type: `cloudProviderRateLimit` in them is its own switch, and the others default to those of all types.";
-    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0, here and in the next three, means the default.";
-    "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
-    "cloudProviderRateLimitQPSWrite" Rate(|r, v| r.qps_write = number(v)), "cloudProviderRateLimitQPS", "Writes per second.";
-    "cloudProviderRateLimitBucketWrite" Rate(|r, v| r.bucket_write = number(v)), "cloudProviderRateLimitBucket", "Writes at once.";
+    "cloudProviderBackoffRetries" Other("integer", |c, v, f| c.limits.backoff.retries = count(v, f)), "6", "The most retries of a call, within 45 s. 0, here and in the next three, means the default.";
+    "cloudProviderBackoffDuration" Other("integer", |c, v, f| c.limits.backoff.seconds = count(v, f)), "5", "The first pause in seconds. No pause is longer than 20 s.";
+    "cloudProviderBackoffExponent" Other("number", |c, v, f| c.limits.backoff.exponent = number(v, f)), "1.5", "The factor by which each further pause is longer.";
+    "cloudProviderBackoffJitter" Other("number", |c, v, f| c.limits.backoff.jitter = number(v, f)), "1.0", "Each pause is longer by a random part of it, up to this one.";
+    "cloudProviderRateLimit" Rate(|r, v, _| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type: `cloudProviderRateLimit` in them is its own switch, and the others default to those of all types.";
+    "cloudProviderRateLimitQPS" Rate(|r, v, f| r.qps = number(v, f)), "1.0", "Reads per second. 0, here and in the next three, means the default.";
+    "cloudProviderRateLimitBucket" Rate(|r, v, f| r.bucket = number(v, f)), "5", "Reads at once.";
+    "cloudProviderRateLimitQPSWrite" Rate(|r, v, f| r.qps_write = number(v, f)), "cloudProviderRateLimitQPS", "Writes per second.";
+    "cloudProviderRateLimitBucketWrite" Rate(|r, v, f| r.bucket_write = number(v, f)), "cloudProviderRateLimitBucket", "Writes at once.";
     "cloudConfigType" Idle("string", config_type), "merge", "the flags name the source. One of `file`, `secret` and `merge`.";
     "resourceGroup" Text(|c| &mut c.resource_group), "", "Needed. The resource group of the cluster.";
     "location" Text(|c| &mut c.location), "", "Needed. The region.";
@@ -159,7 +160,7 @@ keys! {
     "privateLinkServiceResourceGroup" Text(|c| &mut c.balancing.private_link_resource_group), "resourceGroup", "The resource group of private link services.";
     "enableIPTagMutationForExistingPublicIP" Flag(|c| &mut c.balancing.mutates_ip_tags), "false", "IP tags of existing public IPs are changed.";
     "serviceGatewayEnabled" Flag(|c| &mut c.raw.gateway), "false", "Refused.";
-    "loadBalancerCacheTTLInSeconds" Age, "120", "The age up to which load balancers that were read are used. 0, here and in the next six, means the default.";
+    "loadBalancerCacheTTLInSeconds" Age, "120", "The age up to which load balancers that were read are used. 0, here and in the next six, means the default; a number below 0: nothing is used twice.";
     "publicIPCacheTTLInSeconds" Age, "120", "The same for public IP addresses.";
     "nsgCacheTTLInSeconds" Age, "120", "The same for the network security group.";
     "routeTableCacheTTLInSeconds" Age, "120", "The same for the route table.";
@@ -175,10 +176,29 @@ keys! {
     "plsCacheTTLInSeconds" INTEGER, "120", "private link services are always read again.";
 }
 
-fn number(value: &Value<'_>) -> Option<f64> {
-    let number = value.json().as_f64().filter(|number| *number >= 0.0);
+fn is_below_zero(value: &Value<'_>) -> bool {
+    value.json().as_f64().is_some_and(|number| number < 0.0)
+}
+
+/// The warning about a number below 0, which upstream takes.
+fn below_zero(value: &Value<'_>, meaning: &str) -> Option<Finding> {
+    let finding = || Finding::warning(value.path(), format!("below 0: {meaning}")).value(value.json().to_string());
+    is_below_zero(value).then(finding)
+}
+
+/// A whole number. 0, and with a warning a number below it, means the default.
+fn count(value: &Value<'_>, findings: &mut Vec<Finding>) -> Option<u64> {
+    let Some(warning) = below_zero(value, DEFAULT_COUNTS) else { return value.count() };
+    findings.push(warning);
+    Some(0)
+}
+
+/// Like [`count`], for a number with a fraction.
+fn number(value: &Value<'_>, findings: &mut Vec<Finding>) -> Option<f64> {
+    findings.extend(below_zero(value, DEFAULT_COUNTS));
+    let number = value.json().as_f64();
     if number.is_none() {
-        value.problem(format_args!("expected a number, 0 or more, found {}", value.json()));
+        value.problem(format_args!("expected a number, found {}", value.json()));
     }
     number
 }
@@ -265,7 +285,7 @@ fn single_limit(config: &mut Config, kind: &str, value: &Value<'_>, findings: &m
         let found = value.at_key(key, found);
         let known = KEYS.iter().find(|known| same(known.name, key));
         match known.map(|known| &known.field) {
-            Some(Rate(set)) => set(&mut rates, &found),
+            Some(Rate(set)) => set(&mut rates, &found, findings),
             _ => findings.push(Finding::new(Severity::Warning, found.path(), "unknown key, ignored")),
         }
     };
@@ -284,7 +304,7 @@ impl Key {
                 None => value.problem("expected text (in quotes)"),
             },
             Flag(field) => store(field(config), value.flag()),
-            Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),
+            Seconds(field) => store(field(config), count(value, findings).map(Duration::from_secs)),
             Pairs(field) => {
                 let Some(map) = value.json().as_object() else { return value.problem("expected a map of texts") };
                 for (key, found) in map {
@@ -292,8 +312,17 @@ impl Key {
                     field(config).extend(found.map(|text| (key.clone(), text)));
                 }
             }
-            Rate(set) => set(&mut config.limits.all, value),
-            Age => config.caches.extend(value.count().map(|seconds| (self.name, seconds))),
+            Rate(set) => set(&mut config.limits.all, value, findings),
+            Age => match below_zero(value, "nothing is used twice") {
+                Some(warning) => {
+                    findings.push(warning);
+                    config.caches.insert(self.name, Duration::ZERO);
+                }
+                None => {
+                    let seconds = value.count().filter(|seconds| *seconds > 0);
+                    config.caches.extend(seconds.map(|seconds| (self.name, Duration::from_secs(seconds))));
+                }
+            },
             Idle(_, is_good) => findings.extend(self.idle(value).filter(|_| is_good(value))),
             Other(_, read) => read(config, value, findings),
         }

@@ -255,6 +255,8 @@ fn keys_without_effect_are_named_unless_they_have_their_default() {
         ("maximumLoadBalancerRuleCount: 148\n", "maximumLoadBalancerRuleCount = \"148\": without effect"),
         ("loadBalancerBackendPoolUpdateIntervalInSeconds: 30\n", "loadBalancerBackendPoolUpdateIntervalInSeconds"),
         ("putVMSSVMBatchSize: 5\n", "putVMSSVMBatchSize"),
+        ("putVMSSVMBatchSize: -1\n", "putVMSSVMBatchSize = \"-1\""),
+        ("routeUpdateIntervalInSeconds: -3\n", "routeUpdateIntervalInSeconds = \"-3\""),
         ("routeUpdateIntervalInSeconds: 5\n", "routeUpdateIntervalInSeconds"),
         ("routeUpdateWaitingInSeconds: -1\n", "routeUpdateWaitingInSeconds = \"-1\""),
         ("vmasCacheTTLInSeconds: 5\n", "vmasCacheTTLInSeconds = \"5\": without effect: availability sets are not read"),
@@ -270,6 +272,40 @@ fn keys_without_effect_are_named_unless_they_have_their_default() {
         "useInstanceMetadata: false\nmaximumLoadBalancerRuleCount: 250\nvmCacheTTLInSeconds: 0\nprimaryScaleSetName: \"\"\n",
     );
     one("maximumLoadBalancerRuleCount: many\n", "Error maximumLoadBalancerRuleCount: expected");
+}
+
+#[test]
+fn numbers_below_zero_are_taken_as_in_the_go_program_with_a_warning() {
+    for key in [
+        "nodeInstanceNotFoundGracePeriodInSeconds",
+        "cloudProviderBackoffRetries",
+        "cloudProviderBackoffDuration",
+        "cloudProviderBackoffExponent",
+        "cloudProviderBackoffJitter",
+        "cloudProviderRateLimitQPS",
+        "cloudProviderRateLimitBucketWrite",
+    ] {
+        one(&format!("{key}: -1\n"), &format!("Warning {key} = \"-1\": below 0: the default counts"));
+    }
+    let (config, _) = read(
+        "nodeInstanceNotFoundGracePeriodInSeconds: -1\ncloudProviderBackoff: true\ncloudProviderBackoffRetries: -2\n\
+         cloudProviderBackoffExponent: -0.5\n",
+    );
+    let retries = good("cloudProviderBackoff: true\n").limits.backoff.retries();
+    assert_eq!((config.not_found_grace, config.limits.backoff.retries()), (Duration::from_secs(60), retries));
+    let limit = "diskRateLimit: {cloudProviderRateLimit: true, cloudProviderRateLimitQPS: -3}\n";
+    one(limit, "Warning diskRateLimit.cloudProviderRateLimitQPS = \"-3\": below 0");
+    assert_eq!(read(limit).0.limits.rates()["disk"].read, Rate { per_second: 1.0, bucket: 5.0 });
+    let off = "vmssCacheTTLInSeconds: -1\n";
+    one(off, "Warning vmssCacheTTLInSeconds = \"-1\": below 0: nothing is used twice");
+    assert_eq!(read(off).0.ttl("vmssCacheTTLInSeconds", Duration::from_secs(600)), Duration::ZERO);
+    one("vmssCacheTTLInSeconds: never\n", "Error vmssCacheTTLInSeconds: expected a whole number");
+    one("cloudProviderRateLimitQPS: fast\n", "Error cloudProviderRateLimitQPS: expected a number");
+}
+
+#[test]
+fn blanks_around_the_name_of_the_cloud_do_not_count() {
+    assert_eq!(good("cloud: \"AzureChinaCloud \"\n").identity.cloud, "AzureChinaCloud");
 }
 
 #[test]
@@ -406,6 +442,7 @@ fn ages_of_data_come_from_the_file_unless_caching_is_off() {
     let ttl = |text: &str| good(text).ttl("vmssCacheTTLInSeconds", default);
     assert_eq!(ttl(""), default);
     assert_eq!(ttl("VmssCacheTTLInSeconds: 30\n"), Duration::from_secs(30));
+    assert_eq!(ttl("vmssCacheTTLInSeconds: 0\n"), default);
     assert_eq!(ttl("vmssCacheTTLInSeconds: 30\ndisableAPICallCache: true\n"), Duration::ZERO);
 }
 

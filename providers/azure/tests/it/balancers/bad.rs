@@ -39,6 +39,7 @@ async fn each_wrong_annotation_fails_its_service_alone_with_key_and_value() {
         ("port_81_health-probe_interval", "1"),
         ("azure-dns-label-name", "Not_A_Label"),
         ("azure-allowed-service-tags", "AzureClod"),
+        ("azure-allowed-service-tags", ""),
     ];
     let names = |error: &str, (key, value): (&str, &str)| {
         let has_fix = ["write ", "correct ", "create ", "add ", "raise "].iter().any(|word| error.contains(word));

@@ -170,3 +170,52 @@ async fn the_work_on_services_and_on_their_parts_has_the_metrics_of_the_go_progr
         assert!(count(request) >= Some(1.0), "{request}");
     }
 }
+
+#[tokio::test]
+async fn a_node_that_cannot_join_costs_no_read_for_each_sync() {
+    let mut scene = scene("").await;
+    let instance = format!("{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/1");
+    scene.bed.cloud.world(|world| world.power(&instance, "deallocated"));
+    let names = ["web", "api", "mail"];
+    (80..).zip(names).for_each(|(number, name)| scene.service(name, &[], port(number)));
+    scene.ensure(&names).await;
+    pass(20).await;
+    scene.ensure(&names).await;
+    for name in names {
+        for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+            assert_eq!(calls(&mut scene, name, action).await, NOTHING, "{name}");
+        }
+    }
+    assert_eq!(scene.bed.cluster.take_events(), [] as [String; 0], "nor an event");
+    scene.restart().await;
+    let shared = ["loadBalancers.list", "networkSecurityGroups.get", "publicIPAddresses.list"];
+    let machines = ["virtualMachineScaleSetVMs.list", "virtualMachineScaleSets.get"];
+    assert_eq!(calls(&mut scene, "web", ServiceAction::Ensure).await, [&shared[..], &machines].concat());
+    assert_eq!(calls(&mut scene, "api", ServiceAction::Ensure).await, NOTHING);
+    // Another address may be that of another machine.
+    let node = scene.nodes[1].clone();
+    scene.nodes[1] = Arc::new(Node { addresses: scene.nodes[0].addresses.clone(), ..Node::clone(&node) });
+    let again = ["loadBalancers.list", "virtualMachineScaleSetVMs.list", "virtualMachineScaleSets.get"];
+    assert_eq!(calls(&mut scene, "api", ServiceAction::UpdateHosts).await, again);
+    scene.nodes[1] = node;
+    scene.bed.cloud.world(|world| world.power(&instance, "running"));
+    pass(121).await;
+    scene.ensure(&["web"]).await;
+    let pool = &items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0];
+    assert_eq!(items(pool, "backendIPConfigurations").len(), 2, "it joins when it runs again");
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_service_that_goes_with_its_private_link_service_has_one_write_of_the_load_balancer() {
+    let mut scene = scene(BY_ADDRESS).await;
+    let internal = ("azure-load-balancer-internal", "true");
+    scene.service("web", &[internal, ("azure-pls-create", "true")], port(80));
+    scene.service("api", &[internal], port(81));
+    scene.ensure(&["web", "api"]).await;
+    let mark = scene.mark();
+    scene.delete(&["web"]).await;
+    assert_eq!(scene.writes(mark)["loadBalancers.put"], 1, "the first has the ETag after the deletion");
+    assert!(scene.objects("privateLinkServices").is_empty());
+    scene.bed.is_clean();
+}

@@ -29,6 +29,7 @@ mod recorded;
 mod replaced;
 mod serving;
 mod several;
+mod shares;
 mod stays;
 
 /// The pools hold addresses of nodes.

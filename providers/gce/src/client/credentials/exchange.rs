@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
-use ccm_kit::http::Client;
+use ccm_kit::http::{Client, null};
 use http::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) struct External {
     subject_token_type: String,
     token_url: String,
     service_account_impersonation_url: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     service_account_impersonation: Impersonation,
     client_id: Option<String>,
     client_secret: Option<String>,
@@ -46,9 +46,9 @@ struct Impersonation {
 struct CredentialSource {
     file: Option<String>,
     url: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     headers: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     format: Format,
     /// `aws1`: signed AWS requests.
     environment_id: Option<String>,
@@ -59,7 +59,7 @@ struct CredentialSource {
 /// The format of the token in its file or response.
 #[derive(Default, Deserialize)]
 struct Format {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "null")]
     kind: String,
     subject_token_field_name: Option<String>,
 }

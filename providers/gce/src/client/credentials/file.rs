@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ccm_kit::call::Failure;
-use ccm_kit::http::Client;
+use ccm_kit::http::{Client, null};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ pub(super) enum Credentials {
 pub(super) struct ServiceAccount {
     client_email: String,
     private_key: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     private_key_id: String,
     token_uri: Option<String>,
 }
@@ -117,7 +117,7 @@ pub(super) struct Federated {
 #[derive(Deserialize)]
 pub(super) struct Impersonated {
     service_account_impersonation_url: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null")]
     delegates: Vec<String>,
     source_credentials: Box<Credentials>,
 }

@@ -116,7 +116,9 @@ async fn a_token_of_another_issuer_is_exchanged_and_impersonates() {
         json!({"type": "external_account", "audience": "//iam/pool", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
             "token_url": issuers.url("/sts"), "service_account_impersonation_url": impersonation, "credential_source": source})
     };
-    assert_eq!(token(&external(json!({"file": path}), None)).await.unwrap(), "federated");
+    let mut of_file = external(json!({"file": path, "headers": null, "format": {"type": null}}), None);
+    of_file["service_account_impersonation"] = Value::Null;
+    assert_eq!(token(&of_file).await.unwrap(), "federated");
     assert!(issuers.requests()[0].2.ends_with("&subject_token=of-file"));
     let format = json!({"type": "json", "subject_token_field_name": "id_token"});
     let source = json!({"url": issuers.url("/subject"), "headers": {"x-holder": "me"}, "format": format});
@@ -175,6 +177,9 @@ async fn an_impersonated_account_has_the_token_of_its_holder() {
     assert_eq!(token(&impersonated(source.clone())).await.unwrap(), "theirs");
     let requests = issuers.requests();
     assert_eq!((&*requests[1].1, requests[1].2.contains("\"delegates\":[\"d\"]")), ("Bearer own", true));
+    let mut undelegated = impersonated(source.clone());
+    undelegated["delegates"] = Value::Null;
+    assert_eq!(token(&undelegated).await.unwrap(), "theirs");
     let deep = (0..5).fold(source, |inner, _| impersonated(inner));
     assert!(token(&deep).await.unwrap_err().contains("too many"));
 }

@@ -43,7 +43,7 @@ impl Kind<'_> {
     fn fits(&self, address: &Address, wanted: Option<&str>) -> bool {
         let is_wanted = wanted.is_none_or(|ip| ip == address.address);
         let is_of_kind = match self.scheme {
-            Scheme::External => !address.is_internal() && address.tier() == self.tier.as_str(),
+            Scheme::External => !address.is_internal() && Tier::of(&address.network_tier) == self.tier,
             Scheme::Internal => {
                 let subnetwork = self.subnetwork.filter(|_| wanted.is_none() && !address.subnetwork.is_empty());
                 address.is_internal() && subnetwork.is_none_or(|subnetwork| same_url(subnetwork, &address.subnetwork))
@@ -88,9 +88,8 @@ impl Draft<'_> {
                 !ip.is_empty() && *ip != reserved.address && !self.observed.reserved.contains_key(ip)
             };
             if let Some(rule) = rule.filter(is_lost).filter(|_| left.is_none()) {
-                let tier = if rule.network_tier == Tier::Standard.as_str() { Tier::Standard } else { Tier::Premium };
                 let subnetwork = Some(&*rule.subnetwork).filter(|url| !url.is_empty());
-                let kind = Kind { scheme: kind.scheme, tier, subnetwork, ports: None };
+                let kind = Kind { scheme: kind.scheme, tier: Tier::of(&rule.network_tier), subnetwork, ports: None };
                 self.reserve(Some(&rule.ip_address), &kind, Act::Keep)?;
             }
             return Ok(reserved.address.clone());
@@ -191,10 +190,10 @@ impl Draft<'_> {
                     LOAD_BALANCER_TYPE.row.key
                 ));
             }
-            Scheme::External if address.tier() != kind.tier.as_str() => {
+            Scheme::External if Tier::of(&address.network_tier) != kind.tier => {
                 return Err(refused(format!(
                     "requested IP {ip:?} belongs to the {} network tier; expected {}",
-                    address.tier(),
+                    Tier::of(&address.network_tier).as_str(),
                     kind.tier.as_str()
                 )));
             }

@@ -25,6 +25,16 @@ pub(in super::super) const NODE_PORT: u16 = 10256;
 const LEAST: [(&str, i64); 4] =
     [("checkIntervalSec", 8), ("timeoutSec", 1), ("healthyThreshold", 1), ("unhealthyThreshold", 3)];
 
+/// What checks of other types have in place of `httpHealthCheck`.
+const OTHER_TYPES: [&str; 6] = [
+    "tcpHealthCheck",
+    "sslHealthCheck",
+    "httpsHealthCheck",
+    "http2HealthCheck",
+    "grpcHealthCheck",
+    "grpcTlsHealthCheck",
+];
+
 /// The health check of a load balancer.
 pub(super) struct Check {
     pub(super) name: String,
@@ -190,6 +200,11 @@ fn body(wanted: &Check, scheme: Scheme, found: Option<&HealthCheck>) -> Value {
             "httpHealthCheck": {"port": wanted.port, "requestPath": PATH},
         }),
     };
+    // One whose type was changed: null removes what a check of our type cannot have.
+    let is_of_other_type = scheme == Scheme::Internal && found.is_some_and(|found| found.http_health_check.is_none());
+    for other in OTHER_TYPES.into_iter().filter(|_| is_of_other_type) {
+        put(&mut body, other, Value::Null);
+    }
     for (field, least) in LEAST {
         put(&mut body, field, json!(found.map_or(least, |found| number(found, field).max(least))));
     }

@@ -17,7 +17,7 @@ use super::checks::{Check, has_own_check};
 use super::members::{self, BATCH, Difference};
 use super::{Draft, change, put, what};
 use crate::annotations::{Scheme, Tier};
-use crate::client::balancing::{Address, ForwardingRule, TargetPool};
+use crate::client::balancing::{ForwardingRule, TargetPool};
 use crate::client::operation::{
     HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE, TARGET_POOL_DELETE, TARGET_POOL_REMOVE,
 };
@@ -29,22 +29,19 @@ const FIRST_INSTANCES: usize = 200;
 
 /// The tier: that of the annotation, else that of the existing rule or address.
 pub(super) fn tier(observed: &Observed, item: &Item, settings: &Settings, rule: Option<&ForwardingRule>) -> Tier {
-    let of_rule = rule.map(|rule| &*rule.network_tier);
-    let of_address = || observed.addresses.get(&item.names.balancer).map(Address::tier);
-    settings.tier.unwrap_or_else(|| match of_rule.or_else(of_address) {
-        Some("STANDARD") => Tier::Standard,
-        _ => Tier::Premium,
-    })
+    let address = observed.addresses.get(&item.names.balancer);
+    let found = rule.map(tier_of).or_else(|| address.map(|address| Tier::of(&address.network_tier)));
+    settings.tier.or(found).unwrap_or(Tier::Premium)
 }
 
-pub(super) fn tier_of(rule: &ForwardingRule) -> &str {
-    if rule.network_tier.is_empty() { "PREMIUM" } else { &rule.network_tier }
+pub(super) fn tier_of(rule: &ForwardingRule) -> Tier {
+    Tier::of(&rule.network_tier)
 }
 
 /// The requested address: that of the spec, else that of the rule. `None`: any.
 pub(super) fn ip(settings: &Settings, rule: Option<&ForwardingRule>, tier: Tier) -> Option<String> {
     // The tier of an address never changes.
-    let of_rule = rule.filter(|rule| tier_of(rule) == tier.as_str()).map(|rule| rule.ip_address.clone());
+    let of_rule = rule.filter(|rule| tier_of(rule) == tier).map(|rule| rule.ip_address.clone());
     settings.ip.clone().or(of_rule).filter(|ip| !ip.is_empty())
 }
 
@@ -72,8 +69,8 @@ fn differences(
 ) -> Vec<ccm_provider::Change> {
     let tier = tier(observed, item, settings, Some(rule));
     let mut changes = Vec::new();
-    if tier_of(rule) != tier.as_str() {
-        changes.push(change("networkTier", tier_of(rule), tier.as_str()));
+    if tier_of(rule) != tier {
+        changes.push(change("networkTier", tier_of(rule).as_str(), tier.as_str()));
     }
     if let Some(ip) = settings.ip.as_ref().filter(|ip| **ip != rule.ip_address) {
         changes.push(change("IPAddress", &rule.ip_address, ip));

@@ -16,7 +16,7 @@ use super::observed::Observed;
 use super::parts;
 use super::step::{Act, Rank, Step};
 use super::wanted::{Item, Settings, Wanted};
-use crate::annotations::Scheme;
+use crate::annotations::{Scheme, Tier};
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
 use crate::client::operation::{BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
@@ -400,7 +400,7 @@ impl<'a> Draft<'a> {
     /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused, with the protocol of
     /// its backend service.
     fn insert_rule(&mut self, body: Value, has_address: bool) {
-        let tier = body.get("networkTier").and_then(Value::as_str).map(str::to_owned);
+        let tier = body.get("networkTier").and_then(Value::as_str).map(Tier::of);
         let write = self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(body);
         let act = if has_address { Act::Send(write) } else { Act::InsertRule(write) };
         self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
@@ -416,7 +416,7 @@ impl<'a> Draft<'a> {
         });
         // Only an address of the same kind and tier is reserved.
         let moves = |rule: &&ForwardingRule| {
-            self.former().is_some() || tier.as_ref().is_some_and(|tier| external::tier_of(rule) != tier)
+            self.former().is_some() || tier.is_some_and(|tier| external::tier_of(rule) != tier)
         };
         let at_any = rule.filter(|rule| real_scheme(rule) == Scheme::External).filter(moves).is_some();
         let rule = rule.map(|rule| {

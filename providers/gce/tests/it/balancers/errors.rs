@@ -291,6 +291,23 @@ async fn a_look_at_an_operation_that_fails_is_repeated() {
     scene.ensure(&mut web()).await;
 }
 
+/// A proxy that passes no POST without a body.
+#[tokio::test]
+async fn an_operation_whose_wait_a_proxy_refuses_is_read_at_once() {
+    for fault in [Fault::Html { status: 411 }, Fault::Status { status: 411, body: "Length Required".to_owned() }] {
+        let scene = Scene::with(&["n1"]).await;
+        for scope in ["globalOperations.wait", "regionOperations.wait"] {
+            scene.cloud().fault(Rule::every(fault.clone()).on("compute", scope));
+        }
+        let mark = scene.cloud().mark();
+        scene.ensure(&mut web()).await;
+        let calls = scene.bed.calls(mark);
+        let count = |verb: &str| calls.iter().filter(|call| call.ends_with(&format!("Operations.{verb}"))).count();
+        assert!(count("wait") > 0);
+        assert_eq!(count("wait"), count("get"), "{calls:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_operation_that_fails_at_its_end_is_the_error_of_its_service_only() {
     let scene = Scene::with(&["n1"]).await;

@@ -193,6 +193,31 @@ async fn nothing_is_denied_at_an_address_that_services_share() {
     scene.is_correct();
 }
 
+/// All internal Services without their own check use it.
+#[tokio::test]
+async fn a_shared_health_check_of_another_type_is_made_one_for_http_again() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    let name = "k8s-cid-node";
+    let made = scene.object("healthChecks", name);
+    for (kind, part) in [
+        ("TCP", "tcpHealthCheck"),
+        ("SSL", "sslHealthCheck"),
+        ("HTTPS", "httpsHealthCheck"),
+        ("HTTP2", "http2HealthCheck"),
+        ("GRPC", "grpcHealthCheck"),
+        ("GRPC_WITH_TLS", "grpcTlsHealthCheck"),
+    ] {
+        let changed = json!({"type": kind, part: {"port": 80}, "httpHealthCheck": null});
+        scene.cloud().by_hand("PATCH", &format!("projects/p/global/healthChecks/{name}"), &changed).unwrap();
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.object("healthChecks", name), made, "{kind}");
+        scene.is_steady(&mut web).await;
+    }
+    scene.is_correct();
+}
+
 #[tokio::test]
 async fn a_refused_rule_with_a_requested_address_leaves_the_former_rule_and_its_address() {
     let mut scene = Scene::with(&["n1"]).await;

@@ -8,16 +8,16 @@ use ccm_provider::{Check, Claims};
 
 use super::unchecked;
 use crate::client::operation::{
-    EXTENSION_LIST, FLAVOR_LIST, FLOATING_IP_LIST, LB_LIST, LISTENER_LIST, MONITOR_LIST, NETWORK_LIST, Operation,
-    POOL_LIST, PORT_LIST, ROUTER_GET, SECURITY_GROUP_LIST, SERVER_LIST, SUBNET_LIST,
+    EXTENSION_LIST, FLAVOR_LIST, FLOATING_IP_LIST, LB_LIST, LISTENER_LIST, NETWORK_LIST, Operation, POOL_LIST,
+    PORT_LIST, ROUTER_GET, SECURITY_GROUP_LIST, SERVER_LIST, SUBNET_LIST,
 };
 use crate::client::{ApiError, Query};
 use crate::inspect::Inspector;
 
 const CHECK: &str = "permissions";
 /// Reads for Services only.
-const OF_BALANCERS: [Operation; 7] =
-    [SUBNET_LIST, FLOATING_IP_LIST, SECURITY_GROUP_LIST, LB_LIST, LISTENER_LIST, POOL_LIST, MONITOR_LIST];
+const OF_BALANCERS: [Operation; 6] =
+    [SUBNET_LIST, FLOATING_IP_LIST, SECURITY_GROUP_LIST, LB_LIST, LISTENER_LIST, POOL_LIST];
 /// An ID and name that no object has.
 const NOTHING: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -94,7 +94,6 @@ async fn reads(openstack: &Inspector) -> Vec<(Operation, Result<(), ApiError>)> 
             one(LB_LIST, client.load_balancers(named())).await,
             one(LISTENER_LIST, client.listeners(NOTHING)).await,
             one(POOL_LIST, client.pools(NOTHING)).await,
-            one(MONITOR_LIST, client.monitors()).await,
         ]);
     }
     if let Some(router) = &openstack.router {

@@ -59,6 +59,6 @@ impl Reads {
 
 /// Whether the noted address is that of another balancer or floating IP than the present ones.
 fn has_moved(item: &Item, observed: &Observed, place: usize) -> bool {
-    let is_noted = |noted: &String| address(observed, place).as_ref() == Some(noted);
+    let is_noted = |noted: &String| address(observed, place, item).as_ref() == Some(noted);
     item.noted_address.as_ref().is_some_and(|noted| !is_noted(noted))
 }

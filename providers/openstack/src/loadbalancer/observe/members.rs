@@ -13,8 +13,8 @@ use super::super::claim::{self, Evidence};
 use super::super::observed::Balancer;
 use super::super::wanted::{Item, Target};
 use super::Reads;
-use crate::client::ApiError;
 use crate::client::octavia::Member;
+use crate::client::{ApiError, is_refused};
 
 impl Reads {
     /// What the members of a balancer that was read show. `nodes`: all addresses of the cluster's nodes.
@@ -33,7 +33,7 @@ impl Reads {
         }
         let balancer = &self.with_subnets(balancer).await?;
         let all = || balancer.members.values().flatten();
-        let ports = self.ports.of(&nodes.iter().filter_map(|node| node.server.clone()).collect()).await?;
+        let ports = self.ports.with_subports(&nodes.iter().filter_map(|node| node.server.clone()).collect()).await?;
         let fixed: BTreeSet<(&str, &str)> = ports
             .values()
             .flatten()
@@ -82,7 +82,10 @@ impl Reads {
     /// known: Neutron does not show the subnets of an external network to each project.
     async fn is_behind_router(&self, balancer: &Balancer, member: &Member) -> Result<bool, ProviderError> {
         let Some(id) = balancer.subnet_of(member) else { return Ok(true) };
-        let subnet = self.subnets.ask_one(id.clone()).await?.transpose()?;
+        let subnet = match self.subnets.ask_one(id.clone()).await?.transpose() {
+            Err(error) if is_refused(&error) => None,
+            found => found?,
+        };
         let range = subnet.and_then(|subnet| parse_cidr(&subnet.cidr));
         Ok(range.zip(parse_ip(&member.address)).is_none_or(|(range, address)| !range.contains(&address)))
     }

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_kit::batch::{Batcher, Limits};
-use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Stamped};
 use ccm_provider::deadline::{READ_DEADLINE, within};
 use ccm_provider::{ProviderError, ServiceAction};
@@ -27,7 +26,7 @@ use super::parts::Parts;
 use super::wanted::{Item, Target, Wanted};
 use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network};
-use crate::client::octavia::{LoadBalancer, Member, Version};
+use crate::client::octavia::{LoadBalancer, Member, Pool, Tree, Version};
 use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query};
 use crate::node::ports::NodePorts;
@@ -137,10 +136,13 @@ impl Reads {
         }
         self.read_floating_ips(&mut observed, wanted).await;
         for (place, item) in &wanted.items {
-            let known = observed.balancer(*place).map(|balancer| claim::known(item, &balancer.lb));
-            if known.is_some_and(|known| self.ours.lock().contains(&known)) {
-                observed.evidence.insert(*place, Evidence::Created);
-            }
+            let Some(lb) = observed.balancer(*place).map(|balancer| &balancer.lb) else { continue };
+            let evidence = match () {
+                () if self.ours.lock().contains(&claim::known(item, lb)) => Evidence::Created,
+                () if item.publishes(lb, observed.floating_ip_of(*place)) => Evidence::Published,
+                () => continue,
+            };
+            observed.evidence.insert(*place, evidence);
         }
         for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
@@ -330,13 +332,8 @@ impl Reads {
                 return Ok(());
             }
         }
-        // The Go program does not need the right to read the tree, which costs one call instead of one for each pool.
-        let tree = async {
-            match self.client.status_tree(&id).await {
-                Err(error) if error.meaning() == Meaning::Denied => Ok(None),
-                tree => tree.map(|tree| Some(tree.members())),
-            }
-        };
+        // The tree costs one call instead of one for each pool.
+        let tree = async { Ok(self.client.status_tree(&id).await?.map(Tree::members)) };
         let parts = async {
             match self.parts.of(&balancer.lb).filter(|_| whole.hosts_only) {
                 Some(kept) => Ok(kept),
@@ -356,12 +353,14 @@ impl Reads {
         // Members may still have kube-proxy's health check port when the Service no longer needs it.
         let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
         let unchecked = pools.iter().any(|pool| pool.healthmonitor_id.is_empty());
-        if reads_members || checked || balancer.unread_monitors.is_some() || (whole.monitors && unchecked) {
-            let all = pools.iter().map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
-            let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
-            balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();
-            members.extend(all);
-        }
+        let reads_all = reads_members || checked || balancer.unread_monitors.is_some() || (whole.monitors && unchecked);
+        // The tree has only the pools that listeners show.
+        let is_read = |pool: &&Pool| reads_all || !pool.listeners.is_empty() && !members.contains_key(&pool.id);
+        let all = pools.iter().filter(is_read);
+        let all = all.map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
+        let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
+        balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();
+        members.extend(all);
         (balancer.is_unread, balancer.listeners, balancer.pools, balancer.members) = (false, listeners, pools, members);
         Ok(())
     }
@@ -396,7 +395,7 @@ impl Reads {
             let servers = hosts.members.iter().filter_map(|member| member.server.clone()).collect();
             let unknown = hosts.members.iter().find(|member| member.server.is_none() && !member.is_elsewhere);
             group.unknown_node = unknown.map(|member| member.node.clone());
-            let ports = self.ports.of(&servers).await?;
+            let ports = self.ports.with_subports(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
             group.subnet = match observed.source_subnet(place, item) {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
@@ -535,7 +534,7 @@ mod tests {
         let world = World::with(0).await;
         let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
         let [unread, gone] = ["0badbad0-1111-4222-8333-444455556666", "0badbad0-1111-4222-8333-444455557777"];
-        let broken = Rule::every(Fault::Html { status: 503 }).on("load-balancer", "loadbalancer_healthmonitor_list");
+        let broken = Rule::every(Fault::Html { status: 503 }).on("load-balancer", "loadbalancer_healthmonitor_get");
         world.cloud.fault(Rule { params: Some(unread.to_owned()), ..broken });
         let found: BTreeMap<String, _> =
             reads.monitors.ask([unread, gone].map(str::to_owned)).await.into_iter().collect();
@@ -551,8 +550,9 @@ mod tests {
         world.calls();
         let ids = (0..8).map(|number| format!("0badbad0-1111-4222-8333-44445555666{number}"));
         join_all(ids.map(|id| reads.monitors.ask([id]))).await;
-        let calls = world.calls();
-        assert_eq!(calls, vec!["load-balancer:loadbalancer_healthmonitor_list"; 1 + 8]);
+        let mut calls = world.calls();
+        assert_eq!(calls.remove(0), "load-balancer:loadbalancer_healthmonitor_list");
+        assert_eq!(calls, vec!["load-balancer:loadbalancer_healthmonitor_get"; 8]);
     }
 
     /// Gateways send a 404 of their own.

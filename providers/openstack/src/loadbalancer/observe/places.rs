@@ -11,7 +11,7 @@ use super::super::wanted::{Family, Floating, Hosts, Item, Settings};
 use super::Reads;
 use crate::annotations::{FLOATING_SUBNET, FLOATING_SUBNET_ID, FLOATING_SUBNET_TAGS, Key, MEMBER_SUBNET_ID};
 use crate::client::network::{Network, Subnet};
-use crate::client::{Query, seen};
+use crate::client::{Query, is_refused, seen};
 use crate::pattern::{NamePattern, tag_query};
 
 /// External networks and their subnets rarely change.
@@ -58,7 +58,7 @@ impl Reads {
         }
         let of_members = hosts.member_subnet.as_ref().filter(|subnet| makes_balancer && **subnet != hosts.vip.subnet);
         if let Some(subnet) = of_members
-            && self.subnets.ask_one(subnet.clone()).await?.transpose()?.is_none()
+            && self.is_missing(subnet).await?
         {
             // Octavia does not look at it in a new balancer, and its driver fails later.
             places.problem = Some(format!(
@@ -77,12 +77,21 @@ impl Reads {
         Ok(Some(places))
     }
 
+    /// Whether Neutron reports that a subnet does not exist. The Go program does not ask.
+    async fn is_missing(&self, subnet: &str) -> Result<bool, ProviderError> {
+        match self.subnets.ask_one(subnet.to_owned()).await?.transpose() {
+            Err(error) if is_refused(&error) => Ok(false),
+            found => Ok(found?.is_none()),
+        }
+    }
+
     /// Whether Octavia can take only an IPv6 subnet of the network of an IPv6 Service.
     async fn is_without_ipv4(&self, hosts: &Hosts) -> Result<bool, ProviderError> {
         if hosts.family != Some(Family::V6) {
             return Ok(false);
         }
-        let subnets = self.client.subnets(Query::default().with("network_id", &hosts.vip.network)).await?;
+        let subnets = self.client.subnets(Query::default().with("network_id", &hosts.vip.network));
+        let subnets = self.client.optional("subnets of a network", subnets).await?.unwrap_or_default();
         Ok(!subnets.is_empty() && subnets.iter().all(|subnet| subnet.ip_version == 6))
     }
 
@@ -94,7 +103,7 @@ impl Reads {
         if candidates.is_empty() {
             return Ok(None);
         }
-        let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect()).await?;
+        let ports = self.ports.with_subports(&candidates.iter().map(|(server, _)| server.clone()).collect()).await?;
         Ok(candidates.iter().find_map(|(server, member)| {
             let ports = ports.get(server)?;
             let ips = ports.iter().flat_map(|port| &port.fixed_ips);

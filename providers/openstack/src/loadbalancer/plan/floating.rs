@@ -13,6 +13,8 @@ use crate::client::network::FloatingIp;
 
 /// The part of the floating IP.
 pub(super) const FLOATING_IP: &str = "floating IP";
+/// The reason of the event about a floating IP of a user.
+const KEPT: &str = "LoadBalancerFloatingIPKept";
 
 impl<'a> Draft<'a> {
     pub(super) fn floating_ip(&mut self, balancer: &Balancer, settings: &Settings) -> Result<(), ProviderError> {
@@ -134,7 +136,7 @@ impl<'a> Draft<'a> {
             }
             let address = &ip.floating_ip_address;
             let text = format!("floating IP {address} was detached from the load balancer: it is not deleted");
-            self.findings.push(Finding::warning("LoadBalancerFloatingIPKept", text));
+            self.findings.push(Finding::warning(KEPT, text));
         }
     }
 
@@ -180,14 +182,21 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Deletes a floating IP that was created for the balancer; detaches any other one.
+    /// Deletes a floating IP that was created for the balancer; detaches any other one that the Service has had. One that
+    /// a user bound to an internal Service stays.
     pub(super) fn remove_floating_ip(&mut self, balancer: &Balancer, ip: &FloatingIp, reason: &'static str) {
-        let address = ip.floating_ip_address.clone();
-        if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
+        let (address, is_ours) = (ip.floating_ip_address.clone(), self.is_our_floating_ip(balancer, ip));
+        if is_ours && !self.item.keep_floating_ip {
             self.push(Write::DeleteFloatingIp { id: ip.id.clone() }, (Verb::Delete, "FloatingIP", &address), reason);
-        } else {
+        } else if is_ours || self.item.has_had(&address) {
             let write = Write::BindFloatingIp { id: ip.id.clone(), port: None };
             self.push(write, (Verb::Detach, "FloatingIP", &address), reason);
+        } else {
+            let text = format!(
+                "floating IP {address} was bound to the load balancer of an internal Service by another client, and stays: the \
+                 Service can be reached from outside"
+            );
+            self.findings.push(Finding::warning(KEPT, text));
         }
     }
 

@@ -14,6 +14,7 @@ use super::super::wanted::Settings;
 use super::floating::FLOATING_IP;
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;
+use crate::client::network::FloatingIp;
 
 /// Delay until the plan that relies on the recorded ID.
 const NOTED: Duration = Duration::from_millis(100);
@@ -47,7 +48,8 @@ impl Draft<'_> {
             _ => {}
         }
         // Its address proves that the floating IP is the Service's.
-        let is_address_noted = ip.is_none_or(|ip| item.noted_address.as_ref() == Some(&ip.floating_ip_address));
+        let is_noted = |ip: &FloatingIp| item.noted_address.as_ref() == Some(&ip.floating_ip_address);
+        let is_address_noted = settings.is_internal || ip.is_none_or(is_noted);
         if item.annotated.as_ref() != Some(&lb.id) || !is_address_noted {
             let text = format!("load balancer {} is recorded before it is created again", lb.id);
             return Err(ProviderError::in_progress(text, NOTED));

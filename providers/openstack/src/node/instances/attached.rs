@@ -11,15 +11,10 @@ use crate::client::{Client, seen};
 /// Subports by their IDs.
 pub(super) type BySubport = Result<BTreeMap<String, Attached>, ProviderError>;
 
-/// The IDs of the subports of a port, in the order of its trunk.
-fn subports(port: &Port) -> impl Iterator<Item = &str> {
-    port.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports).map(|subport| &*subport.port_id)
-}
-
 /// Reads the subports of these ports and the names of their networks, if there are any. Those not visible to the
 /// project are logged and left out.
 pub(super) async fn read(client: &Client, ports: impl Iterator<Item = &Port>) -> BySubport {
-    let ids: BTreeSet<&str> = ports.flat_map(subports).collect();
+    let ids: BTreeSet<&str> = ports.flat_map(Port::subports).collect();
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -40,7 +35,7 @@ pub(super) async fn read(client: &Client, ports: impl Iterator<Item = &Port>) ->
 /// The subports of a server's ports. An error if one could not be read: without it the server would lose addresses.
 pub(super) fn of_server<'a>(ports: &[Port], read: &'a BySubport) -> Result<Vec<&'a Attached>, ProviderError> {
     let mut attached = Vec::new();
-    for id in ports.iter().flat_map(subports) {
+    for id in ports.iter().flat_map(Port::subports) {
         match read.as_ref().map_err(Clone::clone)?.get(id) {
             Some(subport) => attached.push(subport),
             None => tracing::error!(subport = id, "the port or its network cannot be read: its addresses are left out"),

@@ -79,7 +79,8 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// Missing settings are kept, except that a listener without TLS loses certificate and policy.
+/// Missing settings are kept, except that a listener without TLS loses certificate and policy, and that one which gets
+/// TLS must be given both.
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut desired = listener(world, call.params.required("ListenerArn")?)?.clone();
     if let Some(port) = call.params.within("Port", 1, 65535)? {
@@ -94,6 +95,9 @@ pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     desired.certificate = certificate(call)?.or(desired.certificate);
     desired.policy = call.params.get("SslPolicy").map(str::to_owned).or(desired.policy);
     desired.alpn = alpn(call)?.or(desired.alpn);
+    if desired.protocol == "TLS" && desired.policy.is_none() {
+        return Err(invalid("A security policy must be specified for listeners that get TLS"));
+    }
     desired.group = action(call)?.unwrap_or(desired.group);
     check(world, &mut desired)?;
     check_free(world, &desired)?;

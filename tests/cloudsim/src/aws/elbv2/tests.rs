@@ -212,7 +212,9 @@ fn a_listener_gains_and_loses_tls_in_place() {
     let (mut world, _, group) = forwarding(|_| {});
     let arn = world.elbv2.listeners.keys().next().unwrap().clone();
     refused(&mut world, "ModifyListener", &format!("ListenerArn={arn}&Protocol=TLS"), "ValidationError");
-    let tls = format!("ListenerArn={arn}&Protocol=TLS&Certificates.member.1.CertificateArn={CERTIFICATE}");
+    let certificate = format!("ListenerArn={arn}&Protocol=TLS&Certificates.member.1.CertificateArn={CERTIFICATE}");
+    refused(&mut world, "ModifyListener", &certificate, "ValidationError");
+    let tls = format!("{certificate}&SslPolicy=ELBSecurityPolicy-2016-08");
     let changed = v2(&mut world, "ModifyListener", &tls).unwrap();
     assert_eq!(text(&changed, "Listeners/member/SslPolicy"), "ELBSecurityPolicy-2016-08");
     let policy = format!("ListenerArn={arn}&SslPolicy=ELBSecurityPolicy-TLS13-1-2-2021-06");

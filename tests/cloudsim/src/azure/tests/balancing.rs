@@ -104,6 +104,24 @@ fn the_state_that_an_administrator_set_on_a_member_stays() {
 }
 
 #[test]
+fn a_write_needs_a_permission_on_each_object_that_its_body_names() {
+    let azure = cloud(Options::default());
+    let path = "Microsoft.Network/networkInterfaces/vm0-nic";
+    let interface = get(&azure, path);
+    let right = "Microsoft.Network/virtualNetworks/subnets/join/action";
+    azure.world(|world| world.options.not_actions = vec![right.to_owned()]);
+    let refused = call(&azure, "PUT", path, &interface);
+    assert_eq!((refused.status, refused.code()), (403, "LinkedAuthorizationFailed"));
+    let text = refused.json["error"]["message"].as_str().unwrap();
+    assert!(text.contains(&format!("does not have permission to perform action '{right}' on the linked")), "{text}");
+    azure.world(|world| {
+        let network = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet");
+        world.options.actions_on.insert(network, vec![right.to_owned()]);
+    });
+    assert_eq!(call(&azure, "PUT", path, &interface).status, 200);
+}
+
+#[test]
 fn a_link_to_another_tenant_needs_its_token() {
     let azure = cloud(Options::default());
     azure.world(|world| {

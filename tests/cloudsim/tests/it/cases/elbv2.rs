@@ -204,7 +204,8 @@ fn listeners() -> Vec<Case> {
         forwarding("elbv2: a listener gains and loses TLS")
             .ok(
                 "elbv2:ModifyListener",
-                "ListenerArn={listener}&Port=80&Protocol=TLS&Certificates.member.1.CertificateArn={cert}",
+                "ListenerArn={listener}&Port=80&Protocol=TLS&SslPolicy=ELBSecurityPolicy-2016-08\
+                 &Certificates.member.1.CertificateArn={cert}",
             )
             .is("Listeners/member/Protocol", "TLS")
             .is("Listeners/member/SslPolicy", "ELBSecurityPolicy-2016-08")

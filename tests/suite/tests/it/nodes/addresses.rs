@@ -2,6 +2,8 @@
 
 use super::*;
 
+const INITIALIZED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
+
 #[tokio::test(start_paused = true)]
 async fn a_provided_ip_that_the_cloud_lacks_keeps_the_taint_until_it_has_it() {
     for provided in ["10.0.0.2", ""] {
@@ -132,15 +134,35 @@ async fn addresses_of_an_old_instance_are_not_written_to_a_new_node_of_its_name(
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_addresses_at_initialization_are_written_by_the_next_period() {
+async fn failed_addresses_at_initialization_are_retried_with_back_off() {
     let rig = Rig::new("instances: [{name: a, addresses: [{type: InternalIP, address: 10.0.0.1}]}]").await;
-    rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes").subresource("status")).times(1));
+    rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes").subresource("status")).times(8));
     rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let manager = rig.start(&[NODES]).await;
     let done = rig.until_node("a", "initialized", initialized).await;
     assert_eq!(done.addresses(), [""; 0]);
-    rig.pass(6 * MINUTE).await;
+    rig.pass(Duration::from_secs(10)).await;
     assert_eq!(rig.node("a").await.unwrap().addresses(), ["InternalIP=10.0.0.1"]);
+    assert_eq!(rig.count_events("a", "Synced").await, 1);
+    assert_eq!(manager.metric(INITIALIZED), Some(1.0));
+    assert_eq!(manager.failing(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_initialization_got_no_answer_gets_its_addresses_at_once() {
+    for effect in [Effect::FailAfterEffect { code: 500 }, Effect::LoseAnswer] {
+        let rig = Rig::new("instances: [{name: a, addresses: [{type: InternalIP, address: 10.0.0.1}]}]").await;
+        rig.faults().add(Fault::new(effect.clone()).on(Match::on("patch", "nodes")).times(1));
+        rig.create(node("a").uninitialized()).await;
+        let manager = rig.start(&[NODES]).await;
+        rig.pass(Duration::from_secs(5)).await;
+        let done = rig.node("a").await.unwrap();
+        assert!(initialized(&done), "{effect:?}");
+        assert_eq!(done.addresses(), ["InternalIP=10.0.0.1"], "{effect:?}");
+        assert_eq!(rig.count_events("a", "Synced").await, 1, "{effect:?}");
+        assert_eq!(manager.metric(INITIALIZED), Some(1.0), "{effect:?}");
+        assert_eq!(rig.cloud.calls("InstanceMetadata").len(), 2, "{effect:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

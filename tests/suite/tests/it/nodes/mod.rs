@@ -10,7 +10,7 @@ use std::time::Duration;
 use ccm_provider::well_known::{
     LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
 };
-use ccm_test_apiserver::{Fault, Match, WriteEntry};
+use ccm_test_apiserver::{Effect, Fault, Match, WriteEntry};
 use ccm_test_suite::{Object, Rig, Running, node};
 use serde_json::{Value, json};
 

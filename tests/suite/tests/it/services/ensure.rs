@@ -425,7 +425,7 @@ async fn a_status_that_another_client_changes_again_and_again_is_restored_ever_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_wiped_during_a_call_is_restored_too() {
+async fn a_status_that_is_wiped_during_a_call_is_restored_before_it_ends() {
     for call in ["EnsureLoadBalancer", "UpdateLoadBalancer"] {
         let (rig, _manager) = balanced("").await;
         rig.pass(MINUTE).await;
@@ -440,17 +440,64 @@ async fn a_status_that_is_wiped_during_a_call_is_restored_too() {
         let begun = usize::from(call == "EnsureLoadBalancer") + 1;
         rig.until_calls(call, begun).await;
         rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": null}})).await;
+        let wiped = Instant::now();
+        rig.until_service("s", "has its address again", has_address).await;
+        assert!(wiped.elapsed() <= Duration::from_secs(5), "{call}: {:?}", wiped.elapsed());
         rig.pass(Duration::from_secs(10)).await;
         let calls = rig.cloud.log().len();
         release();
-        let released = Instant::now();
-        rig.until_service("s", "has its address again", has_address).await;
-        assert!(released.elapsed() <= Duration::from_secs(5), "{call}: {:?}", released.elapsed());
         rig.pass(MINUTE).await;
+        assert!(has_address(&rig.service("s").await.unwrap()), "{call}");
         let after = rig.cloud.log();
         let more = after[calls..].iter().filter(|entry| entry["event"] == "begin").count();
         assert_eq!(more, 0, "{call}: {:?}", &after[calls..]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_status_is_not_written_after_the_new_one_of_a_call() {
+    let (rig, _manager) = balanced("").await;
+    rig.pass(MINUTE).await;
+    rig.cloud.write(
+        "loadBalancers: {statuses: [{service: default/s, ingress: [{ip: 203.0.113.50}]}]}\n\
+         faults: [{call: EnsureLoadBalancer, hold: gate}]",
+    );
+    let release = rig.cloud.hold("gate");
+    rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    let writes = bodies(&rig, "s").len();
+    // The restoration is on its way when the call ends.
+    rig.faults().add(Fault::latency(Duration::from_secs(8)).on(Match::on("patch", "services")).times(1));
+    rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": null}})).await;
+    rig.pass(Duration::from_secs(4)).await;
+    release();
+    rig.pass(MINUTE).await;
+    let written: Vec<String> = bodies(&rig, "s").split_off(writes).into_iter().map(|(_, body)| body).collect();
+    let is_of = |body: &String, address: &str| body.contains(&format!("\"{address}\""));
+    assert!(
+        matches!(&written[..], [old, new] if is_of(old, "203.0.113.1") && is_of(new, "203.0.113.50")),
+        "{written:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_during_a_clean_up_stays_empty() {
+    let (rig, _manager) = balanced("faults: [{call: EnsureLoadBalancerDeleted, hold: gate}]").await;
+    rig.pass(MINUTE).await;
+    let release = rig.cloud.hold("gate");
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    let writes = rig.writes().len();
+    rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": null}})).await;
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.writes().len(), writes);
+    release();
+    rig.pass(MINUTE).await;
+    assert!(!has_address(&rig.service("s").await.unwrap()));
+    assert_eq!(
+        (rig.cloud.calls("EnsureLoadBalancerDeleted").len(), rig.count_events("s", "DeletedLoadBalancer").await),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use ccm_provider::{
     Service, ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -145,6 +146,28 @@ async fn the_old_balancer_of_a_recreated_service_is_deleted_beside_no_work_on_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_old_balancer_of_a_service_recreated_during_a_write_to_it_is_deleted_too() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    rig.faults().add(Fault::latency(Duration::from_secs(4)).on(Match::on("patch", "services")).times(1));
+    rig.patch("services", "default", "moves", "status", json!({"status": {"loadBalancer": null}})).await;
+    // The restoration is on its way.
+    rig.pass(Duration::from_secs(3)).await;
+    rig.faults().freeze_watches(Some("services"));
+    for name in ["moves", "stays"] {
+        rig.patch_service(name, json!({"metadata": {"finalizers": null}})).await;
+        rig.delete("services", "default", name).await;
+        rig.create(service(name).annotation("group", "a")).await;
+    }
+    rig.faults().thaw_watches(Some("services"));
+    rig.pass(MINUTE).await;
+    let state = cloud.0.lock();
+    for call in ["delete stays of a", "delete moves of a"] {
+        assert!(state.calls.contains(&call.to_owned()), "{:?}", state.calls);
+    }
+    assert_eq!((state.made.len(), &*state.overlaps), (2, &[][..]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_changes_its_group_is_synced_under_both() {
     let (rig, _manager, cloud) = two_of_one_group().await;
     rig.create(service("third").annotation("group", "b")).await;
@@ -180,6 +203,20 @@ async fn a_sync_that_ends_without_its_finalizer_takes_no_host_update_with_it() {
     .await;
     rig.pass(MINUTE).await;
     assert_eq!(cloud.0.lock().calls.iter().filter(|call| *call == "ensure moves of a").count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_while_its_group_is_at_work_is_restored() {
+    let (rig, _manager, cloud) = two_of_one_group().await;
+    for number in 0..4 {
+        rig.create(service(&format!("new{number}")).annotation("group", "a")).await;
+    }
+    rig.pass(Duration::from_secs(6)).await;
+    rig.patch("services", "default", "moves", "status", json!({"status": {"loadBalancer": null}})).await;
+    let wiped = Instant::now();
+    rig.until_service("moves", "has its address again", has_address).await;
+    assert!(wiped.elapsed() <= Duration::from_secs(5), "{:?}", wiped.elapsed());
+    assert_eq!(cloud.0.lock().at_work.len(), 1, "the group is still at work");
 }
 
 /// `moves` gets no answer from the API server for longer than its group may wait.

@@ -6,7 +6,7 @@ use super::security::of_group;
 use super::{KIND, group, step};
 use crate::annotations::Kind as BalancerKind;
 use crate::client::write::ElbV2Write;
-use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
+use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Observed, TargetGroup};
 use crate::loadbalancer::plan::security_groups::{delete, nodes};
@@ -40,12 +40,12 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     for found in groups {
         let name = &found.group.name;
         match claim::target_group(desired, observed, found, env) {
-            Claim::Unread(Unread::NotShown) => return Err(claim::group_not_shown(found)),
+            Claim::Unread(why @ (Unread::NotShown | Unread::Hidden)) => return Err(claim::group_not_shown(found, why)),
             claim if claim.is_ours() => {
                 let delete = group::delete(found, reason).part(Kind::Retire, name.clone());
                 planned.steps.push(delete.needs(&[Kind::Retire]));
             }
-            _ if found.tags == Marks::Unread(Unread::Denied) => {
+            _ if found.tags.are_refused() => {
                 let text = "not deleted: its tags cannot be read, and nothing else shows whether it was created for \
                             this Service; delete it if no Service needs it";
                 planned.findings.push(Finding::warning("target group", text).value(name));

@@ -83,7 +83,7 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
         return taken(&format!("is used by another load balancer ({other})"));
     }
     match claim::target_group(context.desired, context.observed, found, context.env) {
-        Claim::Unread(Unread::NotShown) => return Err(claim::group_not_shown(found)),
+        Claim::Unread(why @ (Unread::NotShown | Unread::Hidden)) => return Err(claim::group_not_shown(found, why)),
         claim if claim.is_ours() => {}
         _ => return taken("is not tagged as created for this Service of this cluster"),
     }

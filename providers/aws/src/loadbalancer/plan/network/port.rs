@@ -8,7 +8,7 @@ use super::group::{self, Chosen};
 use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerSettings};
-use crate::client::{Id, Write};
+use crate::client::{DEFAULT_POLICY, Id, Write};
 use crate::loadbalancer::claim::{self, Claim, Unread};
 use crate::loadbalancer::observed::TargetGroup;
 use crate::loadbalancer::step::{Kind, Planned, Step};
@@ -128,7 +128,12 @@ impl<'a> PortPlan<'_, 'a> {
             // If the TLS settings are refused, the listener moves without them.
             let former = again(listener).filter(|_| moved && changes.len() > 1 && may_lead(listener, one.port));
             let restore = former.map(|former| modify(ListenerSettings { target_group: one.chosen.id(), ..former }));
-            let write = modify(wanted(one));
+            let mut desired = wanted(one);
+            if desired.protocol == "TLS" && listener.protocol != "TLS" {
+                // AWS has a default for a new listener, not for one that gets TLS.
+                desired.ssl_policy.get_or_insert_with(|| DEFAULT_POLICY.to_owned());
+            }
+            let write = modify(desired);
             let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
             let summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
             let modify = with_changes(summary, changes).part(Kind::Frame, one.port.key());
@@ -168,7 +173,9 @@ impl<'a> PortPlan<'_, 'a> {
             }
             let Context { desired, observed, env, .. } = *self.context;
             match claim::target_group(desired, observed, found, env) {
-                Claim::Unread(Unread::NotShown) => self.planned.errors.push(claim::group_not_shown(found)),
+                Claim::Unread(why @ (Unread::NotShown | Unread::Hidden)) => {
+                    self.planned.errors.push(claim::group_not_shown(found, why));
+                }
                 claim if claim.is_ours() => {
                     let of = of.unwrap_or(&found.group.name);
                     self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));

@@ -132,6 +132,37 @@ fn one_that_is_not_its_own_is_not_taken_over_by_its_name() {
 }
 
 #[test]
+fn one_of_a_service_of_the_same_name_in_another_cluster_is_not_its_own() {
+    let id = ArmId::new("s", "rg", "Microsoft.Network/privateLinkServices", "shared");
+    for tags in [
+        json!({"k8s-azure-owner-service": "default/web", "k8s-azure-cluster-name": "other"}),
+        json!({"k8s-azure-owner-service": "default/web"}),
+    ] {
+        let mut world = World::new();
+        let theirs = json!({"id": id.as_str(), "name": "shared", "tags": tags});
+        world.observed.links.insert("rg".into(), Seen::Present(vec![theirs.clone()]));
+        world.service("web", &[INTERNAL, CREATE, ("azure-pls-name", "shared")], json!({}));
+        let errors = world.pass(&[]);
+        assert!(errors["web"].contains("is that of the Service default/web of the cluster"), "{errors:?}");
+        world.settle(&["web"]);
+        assert_eq!(links(&world), [theirs]);
+    }
+    // On the frontend of the Service it stays, too.
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    if let Some(Seen::Present(list)) = world.observed.links.get_mut("rg") {
+        list[0]["tags"]["k8s-azure-cluster-name"] = json!("other");
+    }
+    let theirs = links(&world);
+    let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-fqdns", "a.example")], json!({})).pass(&[]);
+    assert!(errors["web"].contains("of the cluster \"other\""), "{errors:?}");
+    world.service("web", &[INTERNAL, ("azure-pls-create", "false")], json!({})).settle(&[]);
+    let errors = world.pass(&["web"]);
+    assert!(errors["web"].contains("the private link service pls-"), "{errors:?}");
+    assert_eq!(links(&world), theirs);
+}
+
+#[test]
 fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
     let mut world = World::new();
     world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
@@ -213,6 +244,33 @@ fn fields_of_others_stay() {
         (&json!(1), &json!("a"), &json!("x"))
     );
     assert_eq!(link["properties"]["fqdns"], json!(["a.example", "b.example"]));
+}
+
+#[test]
+fn the_order_of_its_lists_and_an_address_that_is_given_twice_do_not_count() {
+    let mut world = World::new();
+    let given = |fqdns, visibility, addresses| {
+        [
+            INTERNAL,
+            CREATE,
+            ("azure-pls-fqdns", fqdns),
+            ("azure-pls-visibility", visibility),
+            ("azure-pls-auto-approval", visibility),
+            ("azure-pls-ip-configuration-ip-address-count", "2"),
+            ("azure-pls-ip-configuration-ip-address", addresses),
+        ]
+    };
+    world.service("web", &given("a b", "s1 s2", "10.0.9.9 10.0.9.9"), json!({})).settle(&[]);
+    let link = links(&world).remove(0);
+    let base = world.services["web"].default_load_balancer_name();
+    let names: Vec<&str> = json::items(&link, "ipConfigurations").iter().map(json::name).collect();
+    assert_eq!(names, [format!("subnet-pls-{base}-static-10.0.9.9"), format!("subnet-pls-{base}-dynamic-0")]);
+    world.service("web", &given("b a", "s2 s1", "10.0.9.9"), json!({})).settle(&[]);
+    assert_eq!(world.writes, [] as [String; 0]);
+    for (fqdns, visibility) in [("a a", "s1 s2"), ("a", "s1 s2"), ("a", "s1 s2 s3")] {
+        world.service("web", &given(fqdns, visibility, "10.0.9.9"), json!({})).settle(&[]);
+        assert_eq!(world.writes.len(), 1, "{fqdns} {visibility}");
+    }
 }
 
 #[test]

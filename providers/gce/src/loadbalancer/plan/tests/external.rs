@@ -215,6 +215,27 @@ fn without_annotation_a_balancer_keeps_its_tier() {
 }
 
 #[test]
+fn a_rule_of_a_fixed_standard_tier_keeps_its_address() {
+    let standard = annotated(two_ports(), TIER, "Standard");
+    for tier in ["FIXED_STANDARD", "STANDARD_OVERRIDES_FIXED_STANDARD"] {
+        let mut sketch = Sketch::new();
+        sketch.ensure(&standard);
+        tier.clone_into(&mut sketch.observed.rules.get_mut(LB).unwrap().network_tier);
+        let ip = sketch.ip();
+        for service in [&two_ports(), &standard] {
+            assert_eq!(sketch.ensure(service), [] as [&str; 0], "{tier}");
+        }
+        // Also if it is replaced for its ports.
+        sketch.ensure(&web(json!({})));
+        assert_eq!((sketch.ip(), &*sketch.observed.rules[LB].network_tier), (ip, "STANDARD"), "{tier}");
+    }
+    // Any other tier is left as it is, as by the Go program.
+    let mut sketch = go_made();
+    "SELECT".clone_into(&mut sketch.observed.rules.get_mut(LB).unwrap().network_tier);
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+}
+
+#[test]
 fn a_wrong_tier_is_refused_before_anything_is_read() {
     let sketch = Sketch::new();
     let error = sketch.refuses(&annotated(two_ports(), TIER, "standard"));

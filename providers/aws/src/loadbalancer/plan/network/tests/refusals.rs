@@ -44,6 +44,13 @@ async fn elastic_ips_must_pair_with_subnets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listener_without_tls_whose_policy_is_shown_as_empty_is_right() {
+    let scene = Scene::made(&one()).await;
+    scene.world.edit(|answer| answer.replace("<Port>80</Port>", "<Port>80</Port><SslPolicy></SslPolicy>"));
+    assert_eq!(writes(&scene.plan(&one()).await), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_balancer_of_another_kind_is_not_touched() {
     let scene = Scene::made(&one()).await;
     scene.world.edit(|answer| answer.replace("<Type>network</Type>", "<Type>application</Type>"));

@@ -17,6 +17,7 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Wanted {
         goal,
         elsewhere: false,
         network: false,
+        kinds: Vec::new(),
         target_groups: Default::default(),
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
