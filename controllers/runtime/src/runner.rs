@@ -32,7 +32,7 @@ pub use slot::{scope, scope_of};
 /// The rest of the work on a key, with its answer.
 pub type Rest<'a, K> = BoxFuture<'a, (K, Result<Outcome, SyncError>)>;
 
-/// The rest holds the groups for this time: a write to the API server that hangs must not hold up the others of its group.
+/// The rest holds the groups and the slot for this time: a write to the API server that hangs must not hold up others.
 pub const HOLDS: Duration = Duration::from_secs(2);
 
 /// A controller that works from a queue.
@@ -212,8 +212,8 @@ impl<R: Reconciler> Held<R> {
         let _ = self.batch.ended.send(std::mem::take(&mut self.groups));
     }
 
-    /// Drives the rest of the work; the groups are free when it takes long.
-    async fn finish(&mut self, rest: Vec<Rest<'_, R::Key>>) {
+    /// Drives the rest of the work; the groups and the slot are free when it takes long.
+    async fn finish(&mut self, rest: Vec<Rest<'_, R::Key>>, slot: &Slot) {
         let mut rest: FuturesUnordered<_> =
             rest.into_iter().map(|rest| AssertUnwindSafe(rest).catch_unwind()).collect();
         let until = Instant::now() + HOLDS;
@@ -231,6 +231,7 @@ impl<R: Reconciler> Held<R> {
                 Err(_) => {
                     holds = false;
                     self.free_groups();
+                    slot.give_back();
                 }
             }
         }
@@ -346,7 +347,7 @@ impl<R: Reconciler> Batch<R> {
             }
             match AssertUnwindSafe(self.reconciler.reconcile_groups(work)).catch_unwind().await {
                 Ok(rest) => {
-                    held.finish(rest).await;
+                    held.finish(rest, &slot).await;
                     held.put_back_rest("no answer from the controller");
                 }
                 Err(panic) => {
@@ -356,7 +357,7 @@ impl<R: Reconciler> Batch<R> {
             }
         };
         // The groups are not free before a dropped write has settled.
-        slot.run(settled(run)).await;
+        slot.clone().run(settled(run)).await;
     }
 
     fn put_back(&self, key: &R::Key, answer: &Result<Outcome, SyncError>) {

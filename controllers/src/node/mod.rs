@@ -46,6 +46,10 @@ const SURVEYED_AT_ONCE: usize = 100;
 /// up again.
 const UNKNOWN_AGAIN: Duration = Duration::from_secs(10);
 
+/// The time until addresses that could not be written are written again; it doubles up to that of [`LIMIT`]. Nodes that
+/// take pods already use up no retries of the queue, for which tainted nodes would wait.
+const ADDRESSES_AGAIN: Duration = Duration::from_millis(25);
+
 /// A tainted node is retried once a minute, not after 1,000 s as upstream, since all waiting nodes share a call.
 const LIMIT: RateLimit = RateLimit { max: Duration::from_secs(60), ..RateLimit::DEFAULT };
 
@@ -69,8 +73,9 @@ struct NodeController {
     metrics: NodeMetrics,
     skips: Skips,
     reconcile_labels: bool,
-    /// Nodes whose initialization was sent and is not complete: the UID, and whether the taint is known to be gone.
-    begun: Mutex<BTreeMap<NodeName, (Box<str>, bool)>>,
+    /// Nodes whose initialization was sent and is not complete: the UID, and how often their addresses were to be written
+    /// since the taint is known to be gone.
+    begun: Mutex<BTreeMap<NodeName, (Box<str>, u32)>>,
 }
 
 /// The observed state of a key.
@@ -105,6 +110,7 @@ pub fn start(
             ObjectChange::Deleted(node) => {
                 controller.begun.lock().remove(&node.name);
                 queue.forget(&node.name);
+                controller.shared.metrics.failures().settled(NAME, &preview::node_subject(&node.name));
             }
         }
     });
@@ -222,6 +228,18 @@ impl NodeController {
         self.begun.lock().get(&node.name).is_some_and(|(uid, _)| *uid == node.uid)
     }
 
+    fn end(&self, node: &Node) {
+        if self.has_begun(node) {
+            self.begun.lock().remove(&node.name);
+        }
+    }
+
+    /// Ends the work on a node that the cloud says nothing about.
+    async fn leave(&self, node: &NodeRef) -> Result<Outcome, SyncError> {
+        self.end(node);
+        if node.has_taint(TAINT_UNINITIALIZED) { Ok(Outcome::Done) } else { self.fix_labels(node).await }
+    }
+
     async fn initialize(&self, node: NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
         let context = format!("failed to get instance metadata for node {}", node.name);
         if self.skips.is_hybrid() && node.provider_id.is_none() && decide::is_unknown(&lookup) {
@@ -234,14 +252,14 @@ impl NodeController {
                 Ok(Some(metadata)) => metadata.clone(),
                 Ok(None) => {
                     tracing::info!(node = %node.name, "the cloud has no metadata for the node yet: left as it is");
-                    return Ok(Outcome::Done);
+                    return self.leave(&node).await;
                 }
                 Err(error) => return Err(self.failed(&node, SyncError::provider(&context, error))),
             },
             Lookup::Foreign => {
                 tracing::debug!(node = %node.name, "the node belongs to another cloud: left as it is");
                 self.skips.foreign(&node);
-                return Ok(Outcome::Done);
+                return self.leave(&node).await;
             }
             Lookup::Gone(evidence) => {
                 let text = format!("{context}: {} ({evidence})", ProviderError::InstanceNotFound);
@@ -260,14 +278,17 @@ impl NodeController {
                 }
                 // The answer to the removal was lost, or the addresses are left.
                 Some(known) if self.has_begun(&known) => known,
-                _ => return Ok(Outcome::Done),
+                _ => {
+                    self.end(&node);
+                    return Ok(Outcome::Done);
+                }
             },
         };
         // Thousands of nodes may wait for the write of their addresses: keep nothing else for them.
         let addresses = std::mem::take(&mut metadata.node_addresses);
         drop((node, metadata, context));
-        let before = self.begun.lock().insert(written.name.clone(), (written.uid.clone(), true));
-        let is_new = before.is_none_or(|(_, is_known)| !is_known);
+        let failures = self.addresses_begin(&written);
+        let is_new = failures == 0;
         if is_new {
             self.observe_age(&written, &self.metrics.taint_removal);
             tracing::info!(node = %written.name, "Successfully initialized node with cloud provider");
@@ -277,9 +298,21 @@ impl NodeController {
             self.events.event(&subject, EventType::Normal, "Synced", "Node synced successfully");
             self.observe_age(&written, &self.metrics.initial_sync);
         }
-        updated.map_err(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))?;
+        updated.map_err(|error| SyncError::RetryAfter {
+            message: format!("{ADDRESSES_FAILED}: {error}"),
+            after: ADDRESSES_AGAIN.saturating_mul(1 << failures.min(16)).min(LIMIT.max),
+        })?;
         self.begun.lock().remove(&written.name);
         Ok(Outcome::Done)
+    }
+
+    /// Records that the addresses of a node without the taint are to be written. Returns how often they could not be.
+    fn addresses_begin(&self, node: &Node) -> u32 {
+        let mut begun = self.begun.lock();
+        let (_, times) = begun.entry(node.name.clone()).or_insert_with(|| (node.uid.clone(), 0));
+        let before = *times;
+        *times = before.saturating_add(1);
+        before
     }
 
     /// Emits an event with the reason why the node stays tainted. No event if the cloud only needs time.
@@ -312,7 +345,7 @@ impl NodeController {
             let addresses = decide::addresses(node, &metadata.node_addresses).ok().flatten();
             self.shared.gate.show(&init.plan(node, addresses.as_deref()));
             if !self.shared.gate.is_dry_run() {
-                self.begun.lock().insert(node.name.clone(), (node.uid.clone(), false));
+                self.begun.lock().insert(node.name.clone(), (node.uid.clone(), 0));
             }
             Some(init.patch)
         };
@@ -354,6 +387,8 @@ impl NodeController {
         for name in names {
             let subject = preview::node_subject(&name);
             match failed.get(&name) {
+                // Nothing would settle the failure of a node that is gone.
+                Some(_) if self.shared.managed_node(&name).is_none() => {}
                 Some(error) => {
                     tracing::error!(node = %name, %error, "Failed to refresh node");
                     failures.failed(NAME, subject, (&error.to_string(), error.class().cloned()), Some(period));

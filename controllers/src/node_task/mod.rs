@@ -174,6 +174,10 @@ impl NodeTaskController {
             ObjectChange::Added(node) | ObjectChange::Updated(_, node) => (node, false),
             ObjectChange::Deleted(node) => (node, true),
         };
+        if deleted {
+            // One that was given up is not tried again, which would settle it.
+            self.shared.metrics.failures().settled(self.spec.name, &preview::node_subject(&node.name));
+        }
         let wanted = if deleted { self.task.minds_deletion() } else { self.task.is_due(node) };
         if !wanted {
             return;

@@ -122,3 +122,15 @@ async fn events_of_a_node_are_no_failures_of_its_task() {
     assert_eq!(*task.0.lock(), [false]);
     assert!(queue.add_rate_limited(key) < Duration::from_secs(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_whose_task_was_given_up_is_no_failure_any_more() {
+    let shared = test_shared::shared();
+    let (queue, failures) = (Queue::new("fails", RateLimit::DEFAULT, &shared.metrics), shared.metrics.failures());
+    let controller = NodeTaskController { shared, task: Arc::new(Fails::default()), spec: &SPEC, queue };
+    let fails = || failures.list().iter().any(|entry| entry.failure.as_ref().is_some_and(|failure| !failure.settled));
+    failures.failed(SPEC.name, "node a".into(), ("given up", None), None);
+    assert!(fails());
+    controller.changed(&ObjectChange::Deleted(Arc::new(Node { name: "a".into(), ..Node::default() })));
+    assert!(!fails());
+}

@@ -96,6 +96,7 @@ impl ServiceController {
                     Err(error) => self.failed(&subject, error),
                 };
                 self.note_failure(service, &error, status, &notes).await;
+                self.check_status_now(&service.key());
                 Err(error)
             }
             Purpose::Cleanup => match answer {

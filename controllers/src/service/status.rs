@@ -48,9 +48,12 @@ impl Contest {
 
 impl ServiceState {
     /// The status that another client changed or removed, if the load balancer needs no change. While it is changed, or
-    /// after that failed, it still has the address.
+    /// after that failed, it still has the address. But a change may leave it to another controller, whose status this
+    /// is then.
     fn lost_status(&self, now: &Service) -> Option<&LoadBalancerStatus> {
-        let is_known = self.is_converged() || !self.status.ingress.is_empty();
+        let is_wiped = now.status.load_balancer.ingress.is_empty();
+        let has_address = !self.status.ingress.is_empty();
+        let is_known = self.is_converged() || has_address && (is_wiped || self.at_work.is_none());
         let is_same = self.service.metadata.uid == now.metadata.uid;
         let lost = is_same && is_known && !self.status.same_as(&now.status.load_balancer);
         lost.then_some(&self.status)
@@ -78,7 +81,9 @@ impl ServiceController {
         let Some((known, service)) = self.known(key).zip(service) else { return Ok(Outcome::Done) };
         let Some(patch) = self.lost(&known, &service) else { return Ok(Outcome::Done) };
         let Finalizers { missing, later, .. } = self.finalizers(&service);
-        if !later.is_empty() || missing != patch.add_finalizers {
+        let is_foreign = !service.status.load_balancer.ingress.is_empty();
+        let may_be_elsewhere = is_foreign && self.needs_sync(&known.service, &service);
+        if may_be_elsewhere || !later.is_empty() || missing != patch.add_finalizers {
             self.queue.add(Work::Sync(key.clone()));
             return Ok(Outcome::Done);
         }
@@ -108,8 +113,12 @@ impl ServiceController {
         }
     }
 
-    /// The patch that restores what is lost.
+    /// The patch that restores what is lost. Nothing is restored of a load balancer that is deleted, although the Service
+    /// asks for one again.
     fn lost(&self, known: &ServiceState, now: &Service) -> Option<ServicePatch> {
+        if !self.config.role.wants(&known.service) {
+            return None;
+        }
         let status = known.lost_status(now).cloned();
         let is_converged = known.is_converged() && known.service.metadata.uid == now.metadata.uid;
         let finalizers = if is_converged { self.finalizers(now).missing } else { Vec::new() };

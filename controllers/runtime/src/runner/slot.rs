@@ -75,7 +75,7 @@ impl Slot {
         Arc::new(Self { slots, leadership, held, changed: Notify::new(), awaited })
     }
 
-    fn give_back(&self) {
+    pub(super) fn give_back(&self) {
         drop(self.held.lock().take());
         self.changed.notify_one();
     }

@@ -199,6 +199,8 @@ impl CloudController {
                 self.unread().remove(&node.name);
                 self.parts.lock().remove(&node.name);
                 self.queue.forget(&node.name);
+                // One that was dropped is not tried again, which would settle it.
+                self.shared.metrics.failures().settled(super::NAME, &preview::node_subject(&node.name));
             }
             _ => {}
         }

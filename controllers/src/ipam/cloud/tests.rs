@@ -328,3 +328,15 @@ async fn an_unmanaged_node_gets_no_ranges_until_its_label_is_removed() {
     assert!(scene.pass().await[0].1.is_ok());
     assert!(scene.zone.calls.lock().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_that_was_dropped_is_no_failure_any_more() {
+    let shared = collecting(test_shared::shared());
+    shared.nodes.apply(node("n", &[], None));
+    let (scene, failures) = (scene(&shared, Zone::default()), shared.metrics.failures());
+    let fails = || failures.list().iter().any(|entry| entry.failure.as_ref().is_some_and(|failure| !failure.settled));
+    failures.failed(crate::ipam::NAME, "node n".into(), ("dropped", None), None);
+    assert!(fails());
+    scene.controller.changed(&ObjectChange::Deleted(Arc::new(node("n", &[], None))));
+    assert!(!fails());
+}

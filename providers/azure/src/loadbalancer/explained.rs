@@ -58,13 +58,14 @@ fn explained_by(
     if matches!(shares, Shares::Balancer(edits) if !edits.is_empty()) && refused.learn(text) {
         return again();
     }
+    let count = shares.len();
+    let half = if named.is_empty() && is_final(&error) { shares.half(&error) } else { Vec::new() };
     // The engine would not send it again for long.
-    let passing = |error: ProviderError| match shares.has_cut_off() && error.class() != ErrorClass::Conflict {
+    let is_passing = shares.has_cut_off() && error.class() != ErrorClass::Conflict || !half.is_empty();
+    let passing = |error: ProviderError| match is_passing {
         true => ProviderError::new(ErrorClass::Transient { after: None }, error.to_string()),
         false => error,
     };
-    let count = shares.len();
-    let half = if named.is_empty() && is_final(&error) { shares.half(&error) } else { Vec::new() };
     let named = if named.is_empty() { &half } else { named };
     if named.is_empty() || named.len() == count && count > 1 {
         return passing(error);

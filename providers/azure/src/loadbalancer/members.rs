@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::balancer::BalancerChange;
 use super::env::{Env, PoolKind, balancer_name};
 use super::json::{self, same};
-use super::machines::{Interfaces, Machine, instance_part};
+use super::machines::{Machine, instance_part};
 use super::names::{self, Family};
 use super::observed::Observed;
 use super::wanted::{Item, Wanted};
@@ -34,6 +34,13 @@ pub(crate) struct Missing {
 
 impl Missing {
     pub(crate) fn of(env: &Env, observed: &Observed, wanted: &Wanted) -> Self {
+        let missing = Self::without(&observed.interfaces.settled, env, observed, wanted);
+        // What joins or leaves may free the settled ones.
+        if missing.machines.is_empty() { missing } else { Self::without(&BTreeSet::new(), env, observed, wanted) }
+    }
+
+    /// What must be read if these machines stay as they are.
+    fn without(settled: &BTreeSet<String>, env: &Env, observed: &Observed, wanted: &Wanted) -> Self {
         let mut missing = Self::default();
         if env.pools != PoolKind::Interfaces {
             return missing;
@@ -62,7 +69,9 @@ impl Missing {
                 if leaves {
                     continue;
                 }
-                missing.add_pool(&Members::of(pool), &hosts, &others, &observed.interfaces, wanted.hosts.is_some());
+                if wanted.hosts.is_some() {
+                    missing.add_pool(&Members::of(pool), &hosts, &others, &observed.interfaces.owners, settled);
+                }
             }
             missing.add_last(env, balancer, observed, wanted);
         }
@@ -91,12 +100,9 @@ impl Missing {
         members: &Members,
         hosts: &BTreeSet<Machine>,
         others: &[Machine],
-        Interfaces { owners, settled, .. }: &Interfaces,
-        has_hosts: bool,
+        owners: &BTreeMap<String, String>,
+        settled: &BTreeSet<String>,
     ) {
-        if !has_hosts {
-            return;
-        }
         for unknown in members.interfaces.iter().filter(|id| !owners.contains_key(*id)) {
             if let Ok(id) = ArmId::parse(unknown) {
                 self.groups.insert((id.subscription().to_owned(), id.group().to_owned()));

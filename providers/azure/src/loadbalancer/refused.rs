@@ -20,7 +20,7 @@ pub(super) const BRIEFLY: Duration = Duration::from_secs(5);
 /// several times in this time, each time with fewer.
 pub(super) const ASIDE: Duration = Duration::from_secs(60);
 /// The same for a missing permission or quota: somebody may have granted it.
-const DENIED: Duration = Duration::from_secs(600);
+pub(super) const DENIED: Duration = Duration::from_secs(600);
 /// The end of the codes of what another object still uses.
 pub(super) const STILL_USED: &str = "CannotBeDeleted";
 /// The codes of refusals that end when another object changes or goes.

@@ -9,7 +9,7 @@ use super::balancer::Edit;
 use super::json;
 use super::names::{Family, is_of, own_pool};
 use super::plan::step::{SecurityPart, Write};
-use super::refused::{ASIDE, BRIEFLY, Refused, time_of};
+use super::refused::{ASIDE, BRIEFLY, DENIED, Refused, time_of};
 use crate::annotations::SERVICE_TAGS;
 use crate::client::id::ArmId;
 
@@ -65,10 +65,11 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// The Services to leave out if an error names none: half of them, until only the one is left that Azure refuses.
+    /// The Services to leave out if an error names none: half of them, until only the one is left that Azure refuses. The
+    /// cause may be something else: it is left out for a shorter time.
     pub(super) fn half(self, error: &ProviderError) -> Vec<(&'a str, u64, Duration)> {
         let Self::Balancer(edits) = self else { return Vec::new() };
-        let usual = time_of(error);
+        let usual = time_of(error).min(DENIED);
         second_half(edits.iter().map(|edit| left_out(edit, usual)).collect())
     }
 

@@ -31,6 +31,8 @@ use self::session::{Message, Session};
 
 /// An optional call that was refused is not sent again for this time.
 const REFUSED: Duration = Duration::from_secs(3600);
+/// The same if what is in front of the service may have refused it.
+const UNANSWERED: Duration = Duration::from_secs(60);
 
 /// A failed call.
 pub(crate) type ApiError = CallError<Operation>;
@@ -45,7 +47,7 @@ pub(crate) struct Client {
     turns: Arc<ports::Turns>,
     /// The same for load balancers and their parts.
     balancers_written: Arc<Mutex<Option<Instant>>>,
-    /// The last refusals of calls that are optional.
+    /// Until when optional calls that were refused are not sent.
     refused: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
 }
 
@@ -148,13 +150,14 @@ impl Client {
         call: &'static str,
         read: impl Future<Output = Result<T, ApiError>>,
     ) -> Result<Option<T>, ApiError> {
-        if self.refused.lock().get(call).is_some_and(|at| at.elapsed() < REFUSED) {
+        if self.refused.lock().get(call).is_some_and(|until| Instant::now() < *until) {
             return Ok(None);
         }
         match read.await {
             Err(error) if is_refused(&error) => {
                 tracing::warn!(%error, "the program goes on without the answer");
-                self.refused.lock().insert(call, Instant::now());
+                let kept = if error.kind == ErrorKind::NoAnswer { UNANSWERED } else { REFUSED };
+                self.refused.lock().insert(call, Instant::now() + kept);
                 Ok(None)
             }
             answer => answer.map(Some),
@@ -323,6 +326,26 @@ mod tests {
             let servers = world.client.servers().await.ok();
             assert_eq!(servers, is_empty.then(Vec::new), "{body}");
             world.cloud.faults(Faults::clear);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_that_may_be_a_short_failure_is_soon_forgotten() {
+        let world = World::with(0).await;
+        for (call, kind, kept) in [
+            ("gateway", ErrorKind::NoAnswer, UNANSWERED),
+            ("service", ErrorKind::Refused, REFUSED),
+            ("role", ErrorKind::Credentials, REFUSED),
+        ] {
+            let error = ApiError::of_kind(operation::MONITOR_LIST, kind, "as the test says");
+            let refused = async { Err(ApiError { status: Some(404), ..error }) };
+            assert_eq!(world.client.optional::<()>(call, refused).await.unwrap(), None);
+            for (passed, answer) in [(kept - UNANSWERED / 2, None), (UNANSWERED / 2, Some(()))] {
+                tokio::time::pause();
+                tokio::time::advance(passed).await;
+                tokio::time::resume();
+                assert_eq!(world.client.optional(call, async { Ok(()) }).await.unwrap(), answer, "{call}");
+            }
         }
     }
 

@@ -253,8 +253,11 @@ impl Client {
         let read = async {
             let tree = self.get(LB_GET, format!("lbaas/loadbalancers/{id}/status"), "statuses").await;
             match tree {
-                // A load balancer that is gone has none: that is no refusal of the call.
-                Err(error) if error.status == Some(404) && self.load_balancer(id).await?.is_none() => Ok(Err(error)),
+                Err(error) if error.status == Some(404) => match self.load_balancer(id).await {
+                    Ok(Some(_)) => Err(error),
+                    // A load balancer that is gone or cannot be read has none: that is no refusal of the call.
+                    unread => Ok(Err(unread.err().unwrap_or(error))),
+                },
                 tree => tree.map(Ok),
             }
         };
@@ -302,6 +305,7 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use ccm_cloudsim::core::faults::{Fault, Rule};
     use serde_json::json;
 
     use super::*;
@@ -314,6 +318,19 @@ mod tests {
             world.client.status_tree("0badbad0-1111-4222-8333-444455556666").await.unwrap_err();
             let calls = world.calls();
             assert_eq!(calls, ["load-balancer:loadbalancer_status_get", "load-balancer:loadbalancer_get"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_missing_status_of_a_balancer_that_a_gateway_hides_is_no_refusal() {
+        let world = World::with(0).await;
+        for action in ["loadbalancer_status_get", "loadbalancer_get"] {
+            let fault = Fault::Status { status: 404, body: r#"{"error_code": "APIGW.0101"}"#.to_owned() };
+            world.cloud.fault(Rule::every(fault).on("load-balancer", action));
+        }
+        for _ in 0..2 {
+            world.client.status_tree("0badbad0-1111-4222-8333-444455556666").await.unwrap_err();
+            assert_eq!(world.calls().len(), 2);
         }
     }
 

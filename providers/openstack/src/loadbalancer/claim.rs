@@ -177,12 +177,10 @@ impl Item {
         self.annotated.as_ref() == Some(&lb.id) && !is_copy
     }
 
-    /// Whether the Service publishes the address of the balancer, and notes none: its annotations were removed.
-    pub(super) fn publishes(&self, lb: &LoadBalancer, floating_ip: Option<&FloatingIp>) -> bool {
-        let floating = floating_ip.map(|ip| &ip.floating_ip_address);
-        let mut addresses = floating.into_iter().chain([&lb.vip_address]);
+    /// Whether the Service publishes this address of the balancer, and notes none: its annotations were removed.
+    pub(super) fn publishes(&self, lb: &LoadBalancer, address: &String) -> bool {
         let is_copy = self.is_younger_than(&lb.created_at, SKEW);
-        self.annotated.is_none() && !is_copy && addresses.any(|address| self.published.contains(address))
+        self.annotated.is_none() && !is_copy && self.published.contains(address)
     }
 
     /// Whether the name of the balancer says that it was created for the Service.

@@ -21,7 +21,7 @@ use super::settings::{KEYS_OF_BALANCERS, KEYS_OF_FLOATING_IPS, chosen_address, w
 use super::settling::{Settling, Trace};
 use super::step::{Order, Outputs, Then, Write};
 use crate::client::network::Port;
-use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer, Pool};
+use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, LISTENER_CREATE, Operation, POOL_DELETE};
 use crate::client::{ApiError, Client, is_busy, is_gone, is_quota};
 
@@ -369,14 +369,20 @@ impl Writer {
 
     /// A driver that cannot make a change leaves the part in ERROR and the balancer ACTIVE.
     async fn has_no_failed_part(&self, balancer: &str, outputs: &Outputs) -> Result<(), ProviderError> {
-        let Some(tree) = self.client.status_tree(balancer).await? else { return Ok(()) };
-        let mut failed = tree.failed_among(&outputs.lock().written);
+        let tree = self.client.status_tree(balancer).await?;
+        let written = outputs.lock().written.clone();
+        let is_failed = |status: &str, id: &String| status == ERROR && written.contains(id);
+        let mut failed = tree.as_ref().map(|tree| tree.failed_among(&written)).unwrap_or_default();
         // The tree does not show pools without a listener.
-        if failed.is_empty() && outputs.lock().lost_pools.contains(balancer) {
+        if failed.is_empty() && (tree.is_none() || outputs.lock().lost_pools.contains(balancer)) {
             let pools = self.client.pools(balancer).await?;
-            let written = &outputs.lock().written;
-            let is_failed = |pool: &&Pool| pool.provisioning_status == ERROR && written.contains(&pool.id);
-            failed = pools.iter().filter(is_failed).map(|pool| format!("pool {}", pool.name)).collect();
+            let pools = pools.iter().filter(|pool| is_failed(&pool.provisioning_status, &pool.id));
+            failed = pools.map(|pool| format!("pool {}", pool.name)).collect();
+        }
+        if tree.is_none() {
+            let listeners = self.client.listeners(balancer).await?;
+            let listeners = listeners.iter().filter(|listener| is_failed(&listener.provisioning_status, &listener.id));
+            failed.extend(listeners.map(|listener| format!("listener {}", listener.name)));
         }
         if failed.is_empty() { Ok(()) } else { Err(driver_failed(balancer, &failed)) }
     }

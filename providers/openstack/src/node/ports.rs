@@ -1,4 +1,4 @@
-//! The ports of servers: one list for concurrent requests.
+//! The ports of servers: one list for concurrent requests. Subports are read only for load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,15 +20,21 @@ const AT_ONCE: usize = 100_000;
 #[derive(Debug, Clone)]
 pub(crate) struct NodePorts {
     known: Known<OfServers>,
+    whole: Known<OfServers>,
     client: Client,
 }
 
 #[derive(Debug)]
-struct OfServers(Client);
+struct OfServers {
+    client: Client,
+    with_subports: bool,
+}
 
 impl NodePorts {
     pub(crate) fn new(client: Client) -> Self {
-        Self { known: Known::new(OfServers(client.clone()), Limits::of(AT_ONCE), AGE, AGE), client }
+        let of = |with_subports| OfServers { client: client.clone(), with_subports };
+        let known = |with_subports| Known::new(of(with_subports), Limits::of(AT_ONCE), AGE, AGE);
+        Self { known: known(false), whole: known(true), client }
     }
 
     /// The ports of these servers in Neutron's order, read after the last write to a port. A server without ports has
@@ -42,15 +48,7 @@ impl NodePorts {
         &self,
         servers: &BTreeSet<ServerId>,
     ) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
-        let mut ports = self.of(servers).await?;
-        let ids: BTreeSet<&str> = ports.values().flatten().flat_map(Port::subports).collect();
-        let found = self.client.ports_by_id(&ids.into_iter().collect::<Vec<_>>()).await?;
-        for of_server in ports.values_mut() {
-            let is_own = |port: &&Port| of_server.iter().any(|parent| parent.subports().any(|id| id == port.id));
-            let own: Vec<Port> = found.iter().filter(is_own).cloned().collect();
-            of_server.extend(own);
-        }
-        Ok(ports)
+        self.whole.get(servers, AGE, self.client.ports_written()).await
     }
 }
 
@@ -63,9 +61,21 @@ impl Bulk for OfServers {
     async fn call(&self, servers: &[ServerId]) -> Result<BTreeMap<ServerId, Vec<Port>>, ApiError> {
         let ids: Vec<&str> = servers.iter().map(ServerId::as_str).collect();
         let mut ports: BTreeMap<ServerId, Vec<Port>> = servers.iter().map(|id| (id.clone(), Vec::new())).collect();
-        for port in self.0.ports_of(&ids).await? {
+        for port in self.client.ports_of(&ids).await? {
             if let Some(of_server) = ports.get_mut(&*port.device_id) {
                 of_server.push(port);
+            }
+        }
+        if self.with_subports {
+            let parents = ports.iter().flat_map(|(server, ports)| ports.iter().map(move |port| (server, port)));
+            let subports = parents.flat_map(|(server, parent)| parent.subports().map(move |id| (id, server)));
+            let owners: BTreeMap<String, ServerId> =
+                subports.map(|(id, server)| (id.to_owned(), server.clone())).collect();
+            let ids: Vec<&str> = owners.keys().map(String::as_str).collect();
+            for port in self.client.ports_by_id(&ids).await? {
+                if let Some(of_server) = owners.get(&port.id).and_then(|server| ports.get_mut(server)) {
+                    of_server.push(port);
+                }
             }
         }
         Ok(ports)

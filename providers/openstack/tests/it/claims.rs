@@ -208,6 +208,19 @@ async fn a_member_in_a_network_with_the_same_addresses_is_no_node_of_the_cluster
         scene.restart().await;
         is_refused(scene, &mut copy).await;
         scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+        // The same if Neutron refuses to show the subnet.
+        scene.restart().await;
+        scene.simulation().fault(Rule::every(Fault::Deny).on("network", "subnet_get"));
+        is_refused(scene, &mut copy).await;
+        scene.simulation().faults(Faults::clear);
+        // An older Service, whose annotations were removed, may publish the same address in its own network.
+        if cluster == CLUSTER && of_vip {
+            copy.status.load_balancer.ingress.push(Default::default());
+            copy.status.load_balancer.ingress[0].ip = texts(&json!([scene.balancer().await["vip_address"]]))[0].into();
+            scene.restart().await;
+            is_refused(scene, &mut copy).await;
+            copy.status = Default::default();
+        }
         // Without the ports of the nodes, nothing is known of them.
         scene.restart().await;
         scene.simulation().fault(Rule::every(Fault::Deny).on("network", "port_list"));

@@ -459,17 +459,30 @@ async fn without_key_manager_only_external_certificates_are_taken() {
 #[tokio::test]
 async fn a_pool_that_the_driver_did_not_delete_is_deleted_again() {
     simulated(async |scene: &mut Scene| {
-        let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
-        scene.ensure(&mut web).await;
-        web.spec.ports.pop();
-        let fault = Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
-        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_pool_delete").window(0, 1));
-        let error = scene.refused(&mut web).await;
-        assert!(error.contains("in ERROR: pool pool_1_"), "{error}");
-        assert_eq!((scene.listeners().await.len(), scene.pools().await.len()), (1, 2));
-        scene.ensure(&mut web).await;
-        assert_eq!(scene.pools().await.len(), 1);
-        scene.is_steady(&mut web).await;
+        for has_status in [true, false] {
+            let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+            scene.ensure(&mut web).await;
+            web.spec.ports.pop();
+            let fault = || Fault::Operation { status: 500, code: "ERROR".to_owned(), message: "ERROR".to_owned() };
+            let once = |action: &str| Rule::every(fault()).on("load-balancer", action).window(0, 1);
+            scene.simulation().fault(once("loadbalancer_pool_delete"));
+            if !has_status {
+                scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_status_get"));
+                scene.restart().await;
+            }
+            let error = scene.refused(&mut web).await;
+            assert!(error.contains("in ERROR: pool pool_1_"), "{error}");
+            assert_eq!((scene.listeners().await.len(), scene.pools().await.len()), (1, 2));
+            scene.ensure(&mut web).await;
+            assert_eq!(scene.pools().await.len(), 1);
+            scene.simulation().fault(once("loadbalancer_listener_update"));
+            set(&mut web, "connection-limit", "7");
+            let error = scene.refused(&mut web).await;
+            assert!(error.contains("in ERROR: listener listener_0_"), "{error}");
+            scene.ensure(&mut web).await;
+            scene.is_steady(&mut web).await;
+            scene.delete(&mut web).await;
+        }
     })
     .await;
 }

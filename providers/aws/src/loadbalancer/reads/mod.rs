@@ -138,8 +138,8 @@ struct Remembered {
     /// The last refusals to show tags.
     refused: BTreeMap<Service, (Instant, Unread)>,
     classic: Option<Instant>,
-    /// The times of the first calls of services that have never answered; `None` for those that have.
-    silent: BTreeMap<Service, Option<std::time::Instant>>,
+    /// The times of the first and last calls of services that have never answered; `None` for those that have.
+    silent: BTreeMap<Service, Option<(std::time::Instant, std::time::Instant)>>,
     /// The tags that this process has written to classic balancers, by name.
     added_tags: BTreeMap<String, Tags>,
     held: BTreeMap<String, Held>,
@@ -204,18 +204,29 @@ impl Reads {
 
     /// Records whether a service answers.
     fn heard<T>(&self, service: Service, answer: &Answer<T>) {
-        let answers = |error: &ApiError| matches!(error.kind, ErrorKind::Refused | ErrorKind::Throttled { .. });
+        let answers = |error: &ApiError| {
+            error.status.is_some() || matches!(error.kind, ErrorKind::Refused | ErrorKind::Throttled { .. })
+        };
+        let now = self.cluster.now();
         let silent = &mut self.remembered.lock().silent;
         match answer {
-            Err(error) if !answers(error) => drop(silent.entry(service).or_insert(Some(self.cluster.now()))),
+            Err(error) if !answers(error) => {
+                if let Some((first, last)) = silent.entry(service).or_insert(Some((now, now))) {
+                    // Single failures, far apart, show nothing.
+                    if now.saturating_duration_since(*last) >= LONG {
+                        *first = now;
+                    }
+                    *last = now;
+                }
+            }
             _ => drop(silent.insert(service, None)),
         }
     }
 
-    /// Whether a service has not been reached for a minute, and never before: it is not down, but not there.
+    /// Whether calls over a minute have not reached a service, and none has before: it is not down, but not there.
     pub(crate) fn is_absent(&self, service: Service) -> bool {
-        let since = self.remembered.lock().silent.get(&service).copied().flatten();
-        since.is_some_and(|since| self.cluster.now().saturating_duration_since(since) >= SHORT)
+        let silent = self.remembered.lock().silent.get(&service).copied().flatten();
+        silent.is_some_and(|(first, last)| last.saturating_duration_since(first) >= SHORT)
     }
 
     pub(crate) async fn subnets(&self, max_age: Duration) -> Answer<Arc<Vec<Subnet>>> {

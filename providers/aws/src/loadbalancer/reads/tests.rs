@@ -13,11 +13,20 @@ async fn a_service_that_has_not_been_reached_for_a_minute_and_never_before_is_ab
     reads.heard(Service::ElbV2, &silence);
     assert!(!reads.is_absent(Service::ElbV2), "it may be a short failure");
     tokio::time::advance(SHORT).await;
+    assert!(!reads.is_absent(Service::ElbV2), "nobody has asked since");
+    tokio::time::advance(LONG - SHORT).await;
+    reads.heard(Service::ElbV2, &silence);
+    assert!(!reads.is_absent(Service::ElbV2), "two short failures, far apart");
+    tokio::time::advance(SHORT).await;
+    reads.heard(Service::ElbV2, &silence);
     assert!(reads.is_absent(Service::ElbV2) && !reads.is_absent(Service::Elb));
-    for answer in [Ok(()), Err(ApiError::refused(operation, "ValidationError", ""))] {
-        reads.heard(Service::ElbV2, &answer);
-        reads.heard(Service::ElbV2, &silence);
-        tokio::time::advance(LONG).await;
+    let busy = ApiError { status: Some(503), ..ApiError::of_kind(operation, ErrorKind::NoAnswer, "busy") };
+    for answer in [Ok(()), Err(ApiError::refused(operation, "ValidationError", "")), Err(busy)] {
+        reads.remembered.lock().silent.clear();
+        for answer in [&answer, &silence, &silence] {
+            reads.heard(Service::ElbV2, answer);
+            tokio::time::advance(SHORT).await;
+        }
         assert!(!reads.is_absent(Service::ElbV2), "it is down");
     }
 }

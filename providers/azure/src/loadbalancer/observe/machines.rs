@@ -32,14 +32,19 @@ impl Reads {
         interfaces.settled = settled.iter().filter(is_same).map(|(id, _)| id.clone()).collect();
     }
 
-    /// Remembers the machines that a plan leaves as they are, although the pools do not have the wanted members.
+    /// Remembers the machines that a plan leaves as they are, although the pools do not have the wanted members. Where a
+    /// Service fails, its members may wait for it.
     pub(in super::super) fn settle(&self, env: &Env, wanted: &Wanted, observed: &Observed, plan: &Plan<Write>) {
         let mut settled = self.settled.lock();
         if plan.steps.iter().any(|step| step.part.kind == Kind::Members) {
             settled.clear();
-        } else if wanted.hosts.is_some() && observed.interfaces.unread.is_empty() {
+        } else if plan.failed.is_empty() && wanted.hosts.is_some() && observed.interfaces.unread.is_empty() {
             let hosts = hosts_by_machine(wanted);
-            let machines = Missing::of(env, observed, wanted).machines.into_iter();
+            // A new machine may not be listed yet.
+            let is_read = |id: &String| {
+                Machine::of(&format!("azure://{id}")).is_some_and(|it| observed.interfaces.of(&it).is_some())
+            };
+            let machines = Missing::of(env, observed, wanted).machines.into_iter().filter(is_read);
             settled.extend(machines.map(|id| {
                 let host = hosts.get(&id).map(|host| Host::clone(host));
                 (id, (Instant::now(), host))

@@ -206,6 +206,63 @@ async fn a_node_that_cannot_join_costs_no_read_for_each_sync() {
     scene.bed.is_clean();
 }
 
+/// The number of members of the pool.
+fn members(scene: &Scene) -> usize {
+    let pool = &items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0];
+    items(pool, "backendIPConfigurations").len()
+}
+
+#[tokio::test]
+async fn a_node_whose_first_sync_fails_at_the_security_group_joins_with_the_next() {
+    let mut scene = scene("").await;
+    let new = scene.nodes.pop().unwrap();
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    pass(121).await;
+    scene.nodes.push(new);
+    scene.bed.cloud.fault(Rule::every(Fault::Deny).on("network", "networkSecurityGroups.get").window(0, 1));
+    assert!(scene.call(&["web"], ServiceAction::Ensure).await[0].result.is_err());
+    assert_eq!(members(&scene), 1);
+    scene.ensure(&["web"]).await;
+    assert_eq!(members(&scene), 2);
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_node_whose_machine_is_not_listed_yet_joins_when_it_is() {
+    let mut scene = scene("").await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    pass(20).await;
+    let id = format!("{GROUP}/Microsoft.Compute/virtualMachines/late");
+    let provider_id = Some(format!("azure://{id}").into());
+    scene.nodes.push(Arc::new(Node { name: "late".into(), provider_id, ..Node::default() }));
+    scene.ensure(&["web"]).await;
+    assert_eq!(members(&scene), 2);
+    scene.bed.machine("late");
+    pass(20).await;
+    scene.ensure(&["web"]).await;
+    assert_eq!(members(&scene), 3);
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_node_that_could_not_join_is_read_with_the_next_change_of_members() {
+    let mut scene = scene("").await;
+    let instance = format!("{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/1");
+    scene.bed.cloud.world(|world| world.power(&instance, "deallocated"));
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    pass(20).await;
+    scene.ensure(&["web"]).await;
+    assert_eq!((members(&scene), calls(&mut scene, "web", ServiceAction::Ensure).await), (1, Vec::new()));
+    scene.bed.cloud.world(|world| world.power(&instance, "running"));
+    scene.nodes.push(machine_node(&scene, "more"));
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(members(&scene), 3);
+    scene.bed.is_clean();
+}
+
 #[tokio::test]
 async fn a_service_that_goes_with_its_private_link_service_has_one_write_of_the_load_balancer() {
     let mut scene = scene(BY_ADDRESS).await;

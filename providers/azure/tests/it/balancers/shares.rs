@@ -121,6 +121,25 @@ async fn a_refusal_of_the_load_balancer_that_names_nobody_fails_in_the_end_the_s
 }
 
 #[tokio::test]
+async fn a_service_that_is_left_alone_with_a_refusal_that_names_nobody_is_tried_again_after_minutes() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    let names = ["a", "b"];
+    (80..).zip(names).for_each(|(number, name)| scene.service(name, &[], port(number)));
+    let message = "Cannot parse the request.".to_owned();
+    let fault = Fault::Code { status: 400, code: "InvalidRequestFormat".into(), message };
+    scene.bed.cloud.fault(Rule::every(fault).on("network", "loadBalancers.put"));
+    let errors = failed(&mut scene, &names).await;
+    assert_eq!(errors.keys().collect::<Vec<_>>(), names, "{errors:?}");
+    let mark = scene.mark();
+    failed(&mut scene, &names).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "it is not sent again at once");
+    scene.bed.cloud.faults(Faults::clear);
+    crate::bed::pass(601).await;
+    scene.ensure(&names).await;
+    scene.bed.is_clean();
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_security_group_that_names_only_a_service_tag_fails_the_service_with_it_alone() {
     let mut scene = Scene::new(BY_ADDRESS, 1).await;
     let message = "Security rule has invalid Address prefix. Value provided: AzureCloud".to_owned();

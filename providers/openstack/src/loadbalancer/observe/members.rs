@@ -11,9 +11,10 @@ use ccm_provider::address::{parse_cidr, parse_ip};
 
 use super::super::claim::{self, Evidence};
 use super::super::observed::Balancer;
-use super::super::wanted::{Item, Target};
+use super::super::wanted::{Item, Target, Vip};
 use super::Reads;
-use crate::client::octavia::Member;
+use crate::client::network::FloatingIp;
+use crate::client::octavia::{LoadBalancer, Member};
 use crate::client::{ApiError, is_refused};
 
 impl Reads {
@@ -67,6 +68,31 @@ impl Reads {
         }
     }
 
+    /// Whether the Service publishes the address of its balancer, and notes none. That of a VIP is unique only in its
+    /// network, so this must be the one of a node, or that the Service's settings name.
+    pub(super) async fn is_published(
+        &self,
+        item: &Item,
+        lb: &LoadBalancer,
+        floating_ip: Option<&FloatingIp>,
+        nodes: impl Fn() -> Vec<Target>,
+    ) -> Result<bool, ProviderError> {
+        if floating_ip.is_some_and(|ip| item.publishes(lb, &ip.floating_ip_address)) {
+            return Ok(true);
+        }
+        if !item.publishes(lb, &lb.vip_address) {
+            return Ok(false);
+        }
+        let Vip { network, subnet, port, .. } = &item.hosts.vip;
+        let places = [(network, &lb.vip_network_id), (subnet, &lb.vip_subnet_id), (port, &lb.vip_port_id)];
+        if places.iter().any(|(wanted, found)| !wanted.is_empty() && wanted == found) {
+            return Ok(true);
+        }
+        let ports = self.ports.with_subports(&nodes().into_iter().filter_map(|node| node.server).collect()).await?;
+        let mut ips = ports.values().flatten().flat_map(|port| &port.fixed_ips);
+        Ok(ips.any(|ip| ip.subnet_id == lb.vip_subnet_id))
+    }
+
     /// The balancer with all fields of its members: the status tree does not show their subnets.
     async fn with_subnets(&self, balancer: &Balancer) -> Result<Balancer, ApiError> {
         let mut balancer = balancer.clone();
@@ -83,7 +109,8 @@ impl Reads {
     async fn is_behind_router(&self, balancer: &Balancer, member: &Member) -> Result<bool, ProviderError> {
         let Some(id) = balancer.subnet_of(member) else { return Ok(true) };
         let subnet = match self.subnets.ask_one(id.clone()).await?.transpose() {
-            Err(error) if is_refused(&error) => None,
+            // Its range may be that of the nodes.
+            Err(error) if is_refused(&error) => return Ok(false),
             found => found?,
         };
         let range = subnet.and_then(|subnet| parse_cidr(&subnet.cidr));

@@ -137,12 +137,17 @@ impl Reads {
         self.read_floating_ips(&mut observed, wanted).await;
         for (place, item) in &wanted.items {
             let Some(lb) = observed.balancer(*place).map(|balancer| &balancer.lb) else { continue };
-            let evidence = match () {
-                () if self.ours.lock().contains(&claim::known(item, lb)) => Evidence::Created,
-                () if item.publishes(lb, observed.floating_ip_of(*place)) => Evidence::Published,
-                () => continue,
-            };
-            observed.evidence.insert(*place, evidence);
+            if self.ours.lock().contains(&claim::known(item, lb)) {
+                observed.evidence.insert(*place, Evidence::Created);
+                continue;
+            }
+            match self.is_published(item, lb, observed.floating_ip_of(*place), &nodes).await {
+                Ok(true) => {
+                    observed.evidence.insert(*place, Evidence::Published);
+                }
+                Ok(false) => {}
+                Err(error) => drop(observed.unread.entry(*place).or_insert(error)),
+            }
         }
         for (id, whole) in needed(&observed, wanted, &self.parts) {
             let Some(balancer) = observed.balancers.get_mut(&id) else { continue };

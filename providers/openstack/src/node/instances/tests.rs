@@ -375,6 +375,33 @@ async fn the_ports_of_servers_are_one_list_and_are_read_again_after_a_write() {
     assert_eq!(world.calls(), ["network:port_update", "network:port_list"]);
 }
 
+/// Each Service asks for them.
+#[tokio::test]
+async fn the_ports_of_trunks_are_one_list_of_parents_and_one_of_subports() {
+    let world = World::with(2).await;
+    let subports = ["n1", "n2"].map(|name| {
+        let subport = world.cloud.world(|cloud| cloud.port(&world.project, &[&world.subnet], json!({})).unwrap());
+        let trunk = json!({"trunk_id": name, "sub_ports": [{"port_id": subport, "segmentation_id": 1}]});
+        world.set("port", world.port(name)["id"].as_str().unwrap(), json!({"trunk_details": trunk}));
+        subport
+    });
+    let ports = NodePorts::new(world.client.clone());
+    let ids: BTreeSet<ServerId> =
+        ["n1", "n2"].into_iter().filter_map(|name| ServerId::parse(&world.id(name))).collect();
+    for expected in [&["network:port_list", "network:port_list"][..], &[]] {
+        let read = ports.with_subports(&ids).await.unwrap();
+        let last = ["n1", "n2"].map(|name| read[&*world.id(name)].last().unwrap().id.clone());
+        assert_eq!(last, subports);
+        assert_eq!(world.calls(), expected);
+    }
+    let read = ports.of(&ids).await.unwrap();
+    assert!(read.values().all(|ports| ports.len() == 1));
+    world.calls();
+    world.client.change_port(&read[&*world.id("n1")][0], |_| Some(json!({"security_groups": []}))).await.unwrap();
+    ports.with_subports(&ids).await.unwrap();
+    assert_eq!(world.calls(), ["network:port_update", "network:port_list", "network:port_list"]);
+}
+
 #[tokio::test]
 async fn a_flavor_that_cannot_be_read_fails_only_its_own_servers_and_is_read_again() {
     let world = World::of(1, Options { compute_version: 40, ..Options::default() }).await;

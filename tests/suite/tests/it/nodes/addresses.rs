@@ -180,3 +180,65 @@ async fn a_node_whose_addresses_cannot_be_looked_up_is_a_failure_until_they_can(
     rig.pass(6 * MINUTE).await;
     assert_eq!(manager.failing(), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_is_no_failure_any_more() {
+    let rig = Rig::new("faults: [{call: InstanceMetadata, node: a, error: no answer}]").await;
+    rig.create(node("a").provider_id("fake://a")).await;
+    let manager = rig.start(&[NODES]).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(manager.failing(), ["node a"]);
+    rig.delete("nodes", "", "a").await;
+    rig.pass(MINUTE).await;
+    assert_eq!(manager.failing(), [""; 0]);
+    // It is deleted while its addresses are looked up.
+    rig.cloud.write("faults: [{call: InstanceMetadata, node: a, error: no answer, hold: gate}]");
+    let release = rig.cloud.hold("gate");
+    let calls = rig.cloud.calls("InstanceMetadata").len();
+    rig.create(node("a").provider_id("fake://a")).await;
+    rig.until(10 * MINUTE, "a is looked up", async |rig| {
+        (rig.cloud.calls("InstanceMetadata").len() > calls).then_some(())
+    })
+    .await;
+    rig.delete("nodes", "", "a").await;
+    rig.pass(Duration::from_secs(1)).await;
+    release();
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(manager.failing(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_that_cannot_be_written_delay_no_tainted_node() {
+    let listed = |number| format!("{{name: n{number}, addresses: [{{type: InternalIP, address: 10.0.0.1}}]}}");
+    let rig = Rig::new(&format!(
+        "instances: [{}]\nfaults: [{{call: InstanceMetadata, node: late, error: no answer, times: 1}}]",
+        (0..300).map(listed).collect::<Vec<_>>().join(", ")
+    ))
+    .await;
+    rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes").subresource("status")));
+    for number in 0..300 {
+        rig.create(node(&format!("n{number}")).uninitialized()).await;
+    }
+    let _manager = rig.start(&[NODES]).await;
+    rig.pass(Duration::from_secs(10)).await;
+    rig.create(node("late").uninitialized()).await;
+    rig.pass(Duration::from_secs(3)).await;
+    assert!(initialized(&rig.node("late").await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_labels_of_a_node_that_the_cloud_says_nothing_about_after_its_initialization_are_fixed() {
+    let rig = Rig::new(
+        "instances: [{name: a, addresses: [{type: InternalIP, address: 10.0.0.1}]}]\n\
+         faults: [{call: InstanceMetadata, after: 1, hold: gate, result: null}]",
+    )
+    .await;
+    let release = rig.cloud.hold("gate");
+    rig.faults().add(Fault::new(Effect::LoseAnswer).on(Match::on("patch", "nodes")).times(1));
+    rig.create(node("a").uninitialized()).await;
+    let _manager = rig.start(&[NODES]).await;
+    rig.until_calls("InstanceMetadata", 2).await;
+    rig.patch_node("a", json!({"metadata": {"labels": {LABEL_ZONE_BETA: "x", LABEL_ZONE: "y"}}})).await;
+    release();
+    rig.until_node("a", "has the stable label", |node| node.label(LABEL_ZONE) == "x").await;
+}

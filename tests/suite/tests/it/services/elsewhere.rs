@@ -76,3 +76,74 @@ async fn the_hosts_of_another_controllers_load_balancer_are_not_guarded() {
     rig.pass(20 * MINUTE).await;
     assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
 }
+
+async fn set_ingress(rig: &Rig, ingress: Value) {
+    rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": {"ingress": ingress}}})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_controller_writes_while_it_takes_the_balancer_over_stays() {
+    // The change is at work, or waits for a host update.
+    for held in ["EnsureLoadBalancer", "UpdateLoadBalancer"] {
+        let (rig, _manager) = balanced("").await;
+        rig.pass(MINUTE).await;
+        let release = rig.cloud.hold("gate");
+        match held {
+            "EnsureLoadBalancer" => {
+                rig.cloud.write("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere, hold: gate}]");
+            }
+            _ => {
+                rig.cloud.write(
+                    "faults: [{call: UpdateLoadBalancer, hold: gate}, \
+                     {call: EnsureLoadBalancer, kind: ImplementedElsewhere}]",
+                );
+                add_node(&rig, "m").await;
+                rig.until_calls("UpdateLoadBalancer", 1).await;
+            }
+        }
+        rig.patch_service("s", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+        rig.pass(Duration::from_secs(1)).await;
+        set_ingress(&rig, json!([{"ip": "192.0.2.66"}])).await;
+        rig.pass(Duration::from_secs(10)).await;
+        assert_eq!(rig.service("s").await.unwrap().ingress(), ["192.0.2.66"], "{held}");
+        release();
+        rig.pass(20 * MINUTE).await;
+        assert_eq!(rig.service("s").await.unwrap().ingress(), ["192.0.2.66"], "{held}");
+        assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 2, "{held}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_while_a_change_is_held_up_is_restored_and_a_foreign_one_once_it_is_refused() {
+    let (rig, _manager) = balanced("").await;
+    rig.pass(MINUTE).await;
+    let release = rig.cloud.hold("gate");
+    rig.cloud.write("faults: [{call: EnsureLoadBalancer, kind: Invalid, error: no such certificate, hold: gate}]");
+    rig.patch_service("s", json!({"metadata": {"annotations": {"certificate": "none"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    set_ingress(&rig, json!(null)).await;
+    rig.until_service("s", "has its address again", |s| s.ingress() == ["203.0.113.1"]).await;
+    set_ingress(&rig, json!([{"ip": "192.0.2.66"}])).await;
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.service("s").await.unwrap().ingress(), ["192.0.2.66"]);
+    release();
+    rig.pass(Duration::from_secs(4)).await;
+    assert_eq!(rig.service("s").await.unwrap().ingress(), ["203.0.113.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_balancer_that_is_deleted_stays_empty_although_its_service_asks_for_one_again() {
+    let (rig, _manager) = balanced("faults: [{call: EnsureLoadBalancerDeleted, hold: gate}]").await;
+    rig.pass(MINUTE).await;
+    let release = rig.cloud.hold("gate");
+    rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+    rig.until_calls("EnsureLoadBalancerDeleted", 1).await;
+    rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
+    set_ingress(&rig, json!(null)).await;
+    // The API server may have emptied it with the first change. Now any change shows that it is empty.
+    rig.patch_service("s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    rig.pass(Duration::from_secs(10)).await;
+    assert_eq!(rig.service("s").await.unwrap().ingress(), [""; 0]);
+    release();
+    rig.until_service("s", "has an address", has_address).await;
+}

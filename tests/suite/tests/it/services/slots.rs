@@ -56,6 +56,20 @@ async fn no_more_host_updates_than_allowed_are_made_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_restoration_of_a_status_that_hangs_keeps_no_host_update_from_its_slot() {
+    let (rig, _manager) = with_one_slot("[]").await;
+    rig.create(service("t")).await;
+    rig.until_service("t", "has an address", has_address).await;
+    rig.faults().add(Fault::latency(Duration::from_secs(25)).on(Match::on("patch", "services").named("t")));
+    rig.patch("services", "default", "t", "status", json!({"status": {"loadBalancer": null}})).await;
+    // It begins after two seconds.
+    rig.pass(Duration::from_secs(3)).await;
+    add_node(&rig, "m").await;
+    rig.pass(Duration::from_secs(5)).await;
+    assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_changes_while_it_waits_for_a_slot_is_ensured_as_it_is_then() {
     let (rig, _manager) = b_waits_for_a().await;
     rig.patch_service("b", json!({"spec": {"ports": [{"name": "tls", "port": 443, "protocol": "TCP"}]}})).await;
