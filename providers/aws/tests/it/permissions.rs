@@ -285,8 +285,8 @@ async fn the_warning_about_tags_says_whether_a_permission_is_missing() {
             bed.ensure(&*process, &web).await;
             bed.ensure(&*process, &web).await;
             let events = cluster.take_events();
-            let told = events.iter().filter(|event| event.contains(DESCRIBE_TAGS) && event.contains(said)).count();
-            assert_eq!(told, 1, "{kind}: {events:?}");
+            let count = events.iter().filter(|event| event.contains(DESCRIBE_TAGS) && event.contains(said)).count();
+            assert_eq!(count, 1, "{kind}: {events:?}");
         }
     }
 }
@@ -337,8 +337,8 @@ async fn classic_balancers_need_no_permission_of_the_v2_api() {
         assert_eq!(left, 0);
         let events = cluster.take_events();
         for (action, warnings) in [(DESCRIBE_TAGS, 1..=1), ("elasticloadbalancing:DescribeTargetGroups", of_groups)] {
-            let told = events.iter().filter(|event| event.contains(action)).count();
-            assert!(warnings.contains(&told), "{refusal:?}, {action}: {events:?}");
+            let count = events.iter().filter(|event| event.contains(action)).count();
+            assert!(warnings.contains(&count), "{refusal:?}, {action}: {events:?}");
         }
         bed.check();
     }

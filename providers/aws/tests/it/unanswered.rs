@@ -97,23 +97,23 @@ async fn an_api_that_a_service_does_not_use_need_not_be_there() {
         let mut bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
         let (process, cluster) = bed.without(&[unused]).await;
-        let told = || {
+        let warned = || {
             let events = cluster.take_events();
             let is_it = |event: &&String| event.contains(&format!("not known whether a {other} one is left"));
             (events.iter().filter(is_it).count(), events)
         };
         let mut first = web(kind, &[(80, 31080)]);
         first.status.load_balancer = bed.ensure(&*process, &first).await;
-        assert!(matches!(told(), (1, _)), "{kind}");
+        assert!(matches!(warned(), (1, _)), "{kind}");
         bed.add_nodes(1);
         process.update(CLUSTER, &first, &bed.nodes).await.unwrap();
         bed.ensure(&*process, &first).await;
         assert_eq!(bed.hosts(), [4], "{kind}");
-        assert!(matches!(told(), (0, _)), "{kind}: the one that is there was found");
+        assert!(matches!(warned(), (0, _)), "{kind}: the one that is there was found");
         bed.aws.clock().step(MINUTE);
         bed.delete(&*process, &first).await;
         assert_eq!(shape_of(&bed), empty, "{kind}");
-        let (warnings, events) = told();
+        let (warnings, events) = warned();
         assert!(warnings > 0, "{kind}: {events:?}");
         bed.check();
     }

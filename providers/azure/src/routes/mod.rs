@@ -7,8 +7,8 @@
 //! A route belongs to a node by its name, `node____<range>` or the node's name alone, or by its hop. Others are never
 //! changed. A write adds the range to names that lack it: then a route is known without its node.
 //!
-//! The address of the range's family may be missing in the Node: kubelet or the per-node program can be told to show one
-//! family alone. Then a new route gets it from the machine, and a present one counts by its name, as in upstream.
+//! The Node may lack an address of the range's family: the flags of kubelet or of the per-node program may limit it to one
+//! family. Then a new route gets the address from the machine, and an existing one counts by its name, as in upstream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

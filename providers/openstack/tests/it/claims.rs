@@ -32,8 +32,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_new_cluster_name_renames_what_a_service_without_members_has_on_a_shared_balancer,
         a_failed_join_of_a_namesake_renames_nothing,
         a_loose_floating_ip_of_another_cluster_is_left_alone,
-        a_shared_balancer_that_disappears_is_not_replaced,
-        a_pool_of_a_policy_is_not_taken_for_that_of_the_listener;
+        a_shared_balancer_that_disappears_is_not_replaced;
 }
 
 const NOT_OURS: &str = "nothing shows that it belongs to this cluster";
@@ -572,31 +571,4 @@ async fn a_shared_balancer_that_disappears_is_not_replaced(scene: &mut Scene) {
     scene.delete(&mut web).await;
     scene.ensure(&mut web).await;
     assert_eq!(scene.balancers().await.len(), 1);
-}
-
-/// Octavia also lists a listener at the pools to which its policies redirect.
-async fn a_pool_of_a_policy_is_not_taken_for_that_of_the_listener(scene: &mut Scene) {
-    let mut web = web();
-    scene.ensure(&mut web).await;
-    let pool = json!({"name": "of-a-policy", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
-        "loadbalancer_id": annotation(&web, "load-balancer-id")});
-    let pool = scene.make("/v2.0/lbaas/pools", "pool", pool).await;
-    let listener = scene.listener().await;
-    scene.simulation().world(|world| {
-        let default = listener["default_pool_id"].as_str().unwrap().to_owned();
-        let (first, later) = (world.row("pool", &default).unwrap().seq, world.row("pool", &pool).unwrap().seq);
-        world.row_mut("pool", &default).unwrap().seq = later;
-        let row = world.row_mut("pool", &pool).unwrap();
-        row.seq = first;
-        row.set("listeners", json!([{"id": listener["id"]}]));
-    });
-    scene.nodes.pop();
-    forget(&mut web);
-    scene.ensure(&mut web).await;
-    let members = scene.list(&format!("/v2.0/lbaas/pools/{pool}/members")).await;
-    assert_eq!((members.len(), scene.members().await.len()), (0, 2));
-    web.spec.ports[0].port = 81;
-    scene.ensure(&mut web).await;
-    assert!(scene.pools().await.iter().any(|other| id(other) == pool), "the user's pool stays");
-    assert_eq!(scene.listeners().await.len(), 1);
 }

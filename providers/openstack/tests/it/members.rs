@@ -4,7 +4,7 @@ use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, forget, id, service, set, web};
+use crate::scene::{Scene, annotation, forget, id, service, set, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -19,7 +19,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_member_keeps_its_name_with_serial_calls,
         the_members_of_a_udp_port_behind_a_listener_of_http_follow_the_nodes,
         a_node_selector_chooses_the_members,
-        a_pool_that_only_names_its_listener_is_that_of_the_listener;
+        a_pool_that_only_names_its_listener_is_that_of_the_listener,
+        a_pool_of_a_policy_is_not_taken_for_that_of_the_listener;
 }
 
 async fn monitors_come_change_and_go(scene: &mut Scene) {
@@ -318,4 +319,31 @@ async fn a_pool_that_only_names_its_listener_is_that_of_the_listener(scene: &mut
     let mut names: Vec<String> = scene.pools().await.iter().map(|pool| pool["name"].to_string()).collect();
     names.sort();
     assert_eq!(names, ["\"of-a-policy\"", "\"pool_0_kube_service_kubernetes_shop_web\""]);
+}
+
+/// Octavia also lists a listener at the pools to which its policies redirect.
+async fn a_pool_of_a_policy_is_not_taken_for_that_of_the_listener(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let pool = json!({"name": "of-a-policy", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
+        "loadbalancer_id": annotation(&web, "load-balancer-id")});
+    let pool = scene.make("/v2.0/lbaas/pools", "pool", pool).await;
+    let listener = scene.listener().await;
+    scene.simulation().world(|world| {
+        let default = listener["default_pool_id"].as_str().unwrap().to_owned();
+        let (first, later) = (world.row("pool", &default).unwrap().seq, world.row("pool", &pool).unwrap().seq);
+        world.row_mut("pool", &default).unwrap().seq = later;
+        let row = world.row_mut("pool", &pool).unwrap();
+        row.seq = first;
+        row.set("listeners", json!([{"id": listener["id"]}]));
+    });
+    scene.nodes.pop();
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    let members = scene.list(&format!("/v2.0/lbaas/pools/{pool}/members")).await;
+    assert_eq!((members.len(), scene.members().await.len()), (0, 2));
+    web.spec.ports[0].port = 81;
+    scene.ensure(&mut web).await;
+    assert!(scene.pools().await.iter().any(|other| id(other) == pool), "the user's pool stays");
+    assert_eq!(scene.listeners().await.len(), 1);
 }
